@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
@@ -33,17 +33,13 @@ from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.portable import PortableSessions
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
-from adapter.wire.envelope import Envelope, dump
+from adapter.wire.envelope import Envelope
 from adapter.wire.eras import MODERN_VERSIONS, Era
 from adapter.wire.names import SUBSCRIPTION_KEY, VERSION_KEY
 from adapter.wire.sse import encode
 
 CLOSE_PATIENCE = 2.0
 """Seconds that tools get to end when the server closes."""
-
-TOOLS_CHANGED = "notifications/tools/list_changed"
-
-_TOOLS = {"tools": {"listChanged": True}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,6 @@ class Served:
 
     name: str
     version: str
-    instructions: str | None = None
     unknown_tool_code: int = METHOD_NOT_FOUND
     page: int = 100
     sessions: int = 10_000
@@ -66,27 +61,30 @@ class Served:
         return {"name": self.name, "version": self.version}
 
     def introduced(self, value: dict[str, Any]) -> dict[str, Any]:
-        """``value`` with the capabilities and, if there are any, the instructions."""
-        introduction = {**value, "capabilities": _TOOLS}
-        return (
-            introduction if self.instructions is None else {**introduction, "instructions": self.instructions}
-        )
+        """``value`` with the capabilities."""
+        return {**value, "capabilities": {"tools": {}}}
 
 
 class HostedServer:
-    """A LocalServer of ``tools``. Raises ValueError for two of one name."""
+    """A LocalServer of ``tools``, which stay the same. Raises ValueError for two of one name.
+
+    Modern clients may subscribe, but there is nothing that they are told: each of their streams is kept with the
+    message that ends it.
+    """
 
     reads_params = True
 
     def __init__(self, served: Served, tools: Iterable[HostedTool], log: FilteringBoundLogger) -> None:
         self.served = served
         self.sessions: LocalSessions = PortableSessions(served.sessions)
-        self._subscriptions = Subscriptions()
+        self._subscriptions: dict[EventStream, bytes] = {}
         self._log = log
         self._running: set[RunningCall] = set()
-        self._tools: dict[str, HostedTool] = {}
-        self._definitions: list[Mapping[str, Any]] = []
-        self._replace(tools)
+        offered = list(tools)
+        self._tools = {tool.name: tool for tool in offered}
+        if len(self._tools) < len(offered):
+            raise ValueError("two tools of a hosted server have one name")
+        self._definitions = [tool.definition for tool in offered]
 
     def __repr__(self) -> str:
         name = self.served.name
@@ -96,12 +94,6 @@ class HostedServer:
     def running(self) -> int:
         """The number of calls whose tool has not ended, also of those that were given up."""
         return len(self._running)
-
-    def offer(self, tools: Iterable[HostedTool]) -> None:
-        """Serve these tools from now on; clients that listen hear of it where a definition differs."""
-        if self._replace(tools):
-            self.sessions.tell_all(notification(TOOLS_CHANGED))
-            self._subscriptions.tools_changed()
 
     def answer(self, request: LocalRequest) -> LocalAnswer | PendingReply | EventStream:
         """See LocalServer."""
@@ -128,7 +120,8 @@ class HostedServer:
 
     async def close(self) -> None:
         """Cancel every call, end every stream, and give the tools a moment to end."""
-        self._subscriptions.close()
+        for stream, ended in list(self._subscriptions.items()):
+            stream.end(encode(ended))
         ending = [asyncio.ensure_future(call.wait()) for call in self._running]
         for call in list(self._running):
             call.cancel()
@@ -156,17 +149,6 @@ class HostedServer:
         return LocalAnswer(result(request.id_bytes, value))
 
     # --- tools ------------------------------------------------------------------------------------------------
-
-    def _replace(self, tools: Iterable[HostedTool]) -> bool:
-        """Take these tools. Returns true if their definitions differ from those before."""
-        offered = list(tools)
-        named = {tool.name: tool for tool in offered}
-        if len(named) < len(offered):
-            raise ValueError("two tools of a hosted server have one name")
-        self._tools = named
-        definitions = [tool.definition for tool in offered]
-        before, self._definitions = self._definitions, definitions
-        return dump(before) != dump(definitions)
 
     def _listed(self, request: LocalRequest) -> dict[str, Any]:
         cursor = request.params.get("cursor") if isinstance(request.params, dict) else None
@@ -226,59 +208,18 @@ class HostedServer:
             self._log.exception("a hosted tool failed unexpectedly", server=self.served.name, tool=tool.name)
             return _refusal(call, INTERNAL_ERROR, InternalError.hint, None)
 
+    def _forget(self, stream: EventStream) -> None:
+        self._subscriptions.pop(stream, None)
+
     def _subscribe(self, request: LocalRequest) -> EventStream:
-        wanted = request.params.get("notifications")
-        if not isinstance(wanted, dict):
+        if not isinstance(request.params.get("notifications"), dict):
             raise RpcRefused(INVALID_PARAMS, "subscriptions/listen requires the notifications to listen for.")
-        return self._subscriptions.open(request.id_bytes, request.envelope.id, wanted)
-
-
-class _Subscription(NamedTuple):
-    """A stream, the id of the request that opened it (as it was spelled, and parsed), and what it wants to hear."""
-
-    stream: EventStream
-    id_bytes: bytes
-    number: Any
-    tools: bool
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        return {SUBSCRIPTION_KEY: self.number}
-
-
-class Subscriptions:
-    """The open streams of modern clients. Each hears everything under its request's id."""
-
-    def __init__(self) -> None:
-        self._open: dict[EventStream, _Subscription] = {}
-
-    def open(self, id_bytes: bytes, number: Any, wanted: dict[str, Any]) -> EventStream:
-        """Open a stream for the request with this id; its first event names what it will be told.
-
-        Only changes of tools can be told; anything else that is wanted is left out.
-        """
+        meta = {SUBSCRIPTION_KEY: request.envelope.id}
         stream = EventStream(lambda: self._forget(stream))
-        tools = wanted.get("toolsListChanged") is True
-        opened = self._open[stream] = _Subscription(stream, id_bytes, number, tools)
-        params = {"notifications": {"toolsListChanged": True} if tools else {}, "_meta": opened.meta}
+        self._subscriptions[stream] = result(request.id_bytes, {"resultType": "complete", "_meta": meta})
+        params = {"notifications": {}, "_meta": meta}
         stream.offer(encode(notification("notifications/subscriptions/acknowledged", params)))
         return stream
-
-    def tools_changed(self) -> None:
-        """Tell all streams that want to know; one that nobody reads ends instead."""
-        for each in [each for each in self._open.values() if each.tools]:
-            if not each.stream.offer(encode(notification(TOOLS_CHANGED, {"_meta": each.meta}))):
-                self._forget(each.stream)
-                each.stream.end()
-
-    def close(self) -> None:
-        """End every stream with the result that says it was meant."""
-        for each in list(self._open.values()):
-            self._forget(each.stream)
-            each.stream.end(encode(result(each.id_bytes, {"resultType": "complete", "_meta": each.meta})))
-
-    def _forget(self, stream: EventStream) -> None:
-        self._open.pop(stream, None)
 
 
 def _check_version(version: object) -> None:

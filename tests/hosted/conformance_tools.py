@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from adapter.hosted.server import HostedServer
@@ -84,13 +83,7 @@ async def _accept(call: ToolCall) -> ToolAnswer:
 
 
 def conformance_upstream() -> LocalUpstream[HostedServer]:
-    """A hosted server of these tools; calling ``test_trigger_tool_change`` changes their list."""
-
-    async def change(_: ToolCall) -> ToolAnswer:
-        upstream.server.offer([*tools, _says(f"changed_{next(changes)}", _text("changed"))])
-        return text("The list of tools changed")
-
-    changes = itertools.count()
+    """A hosted server of these tools."""
     mirrored = {
         "type": "object",
         "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
@@ -119,9 +112,7 @@ def conformance_upstream() -> LocalUpstream[HostedServer]:
         _says("test_streaming_elicitation", _text("Nothing was asked.")),
         tool("test_tool_with_progress", _progress),
         tool("test_missing_capability", _needs_sampling),
-        tool("test_trigger_tool_change", change),
         tool("test_x_mcp_header", _accept, inputSchema=mirrored),
         tool("json_schema_2020_12_tool", _accept, inputSchema=JSON_SCHEMA_2020_12),
     ]
-    upstream = hosted(tools)
-    return upstream
+    return hosted(tools)

@@ -184,40 +184,6 @@ async def test_a_modern_call_through_the_adapter_is_complete(served: Front) -> N
     assert result["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "hosted", "version": "1.0"}
 
 
-async def test_tools_that_change_are_announced(tmp_path: Path) -> None:
-    """A GET stream hears that the list changed, once, and only when a definition did."""
-    upstream = hosted(TOOLS)
-    async with front(upstream, tmp_path) as adapter, RawClient(adapter.port) as client:
-        await client.initialize()
-        await client.send("GET")
-        assert (await client.head())["content-type"] == "text/event-stream"
-        upstream.server.offer(TOOLS)
-        upstream.server.offer([tool("other", echo)])
-        async with asyncio.timeout(5):
-            heard = await client.read_until(1)
-    assert heard == b'id: 1-1\ndata: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
-
-
-async def test_a_client_that_was_away_hears_what_it_missed(tmp_path: Path) -> None:
-    """It names the last event that it read, and its new stream begins with those behind it."""
-    upstream = hosted(TOOLS)
-    async with front(upstream, tmp_path) as adapter, RawClient(adapter.port) as client:
-        await client.initialize()
-        for number, last in enumerate(("", "1-1"), start=1):
-            async with RawClient(adapter.port) as listener, asyncio.timeout(5):
-                listener.session = client.session
-                await listener.send("GET", last_event_id=last)
-                assert (await listener.head()).status == 200
-                if not last:
-                    upstream.server.offer([tool("other", echo)])
-                heard = await listener.read_until(1)
-                assert heard.startswith(b"id: 1-%d\ndata: " % number)
-            async with asyncio.timeout(5):
-                while not all(session.idle for session in upstream.server.sessions.all()):
-                    await asyncio.sleep(0.005)
-            upstream.server.offer([tool("missed", echo)])
-
-
 # --- the legacy era, at the server itself -------------------------------------------------------------------------
 
 
@@ -227,15 +193,14 @@ async def test_a_client_that_was_away_hears_what_it_missed(tmp_path: Path) -> No
 )
 async def test_initialize_negotiates_a_version(asked: str, given: str) -> None:
     """A version that is served is given; for any other the client is offered the latest."""
-    upstream = hosted(TOOLS, instructions="Be kind.")
+    upstream = hosted(TOOLS)
     result = read(await post(upstream, message("initialize", {**INITIALIZE, "protocolVersion": asked})))[
         "result"
     ]
     assert result == {
         "protocolVersion": given,
         "serverInfo": {"name": "hosted", "version": "1.0"},
-        "capabilities": {"tools": {"listChanged": True}},
-        "instructions": "Be kind.",
+        "capabilities": {"tools": {}},
     }
 
 
@@ -391,7 +356,7 @@ async def test_discover_says_what_is_served() -> None:
         "ttlMs": 0,
         "cacheScope": "private",
         "supportedVersions": ["2026-07-28"],
-        "capabilities": {"tools": {"listChanged": True}},
+        "capabilities": {"tools": {}},
         "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "hosted", "version": "1.0"}},
     }
 
@@ -450,21 +415,17 @@ async def test_there_is_nothing_but_post_in_the_modern_era() -> None:
         assert (reply.status, header(reply.headers, "allow")) == (405, "POST")
 
 
-async def test_a_subscription_hears_what_it_asked_for() -> None:
-    """First what is honoured, then each change under the request's id, and a result when the server closes."""
+async def test_a_subscription_lasts_until_the_server_closes() -> None:
+    """First it is told what is honoured, which is nothing, as the tools never change; at the end comes its result."""
     upstream = hosted(TOOLS)
-    wants = await modern(upstream, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-    other = await modern(upstream, "subscriptions/listen", {"notifications": {"promptsListChanged": True}})
+    stream = await modern(upstream, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     tag = b'"_meta":{"io.modelcontextprotocol/subscriptionId":1}'
-    assert b'"notifications":{"toolsListChanged":true}' in await wants.read(1)
-    assert b'"notifications":{},' + tag in await other.read(1)
-    upstream.server.offer([tool("other", echo)])
-    assert b'"method":"notifications/tools/list_changed","params":{' + tag in await wants.read(1)
+    assert b'"notifications":{},' + tag in await stream.read(1)
     with pytest.raises(UpstreamSilent):
-        await other.read(0.01)
+        await stream.read(0.01)
     await upstream.close()
-    assert b'"result":{"resultType":"complete",' + tag in await wants.read(1)
-    assert await wants.read(1) == b""
+    assert b'"result":{"resultType":"complete",' + tag in await stream.read(1)
+    assert await stream.read(1) == b""
 
 
 async def test_progress_only_goes_on() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,9 +24,6 @@ TOPIC = "portable sessions"
 
 LARGEST = 48 << 10
 """Bytes of a word; a larger message stays on the replica where it was said."""
-
-MOST_REACHED = 1000
-"""Sessions that are named as having got a message already. Of more some may get it a second time."""
 
 RequestNumber = str | int | float
 
@@ -52,8 +49,6 @@ class SessionsHere(Protocol):
     """The sessions of one server as this replica serves them."""
 
     def at_hand(self, session_id: str) -> SessionHere | None: ...
-
-    def all_here(self) -> Sequence[SessionHere]: ...
 
     def ended_elsewhere(self, session_id: str) -> None: ...
 
@@ -86,11 +81,6 @@ class SessionWordsOf:
     def said(self, session_id: str, message: bytes) -> None:
         """Have one replica at which the session listens send it a message."""
         self._tell([self._server, "said", session_id, secrets.token_hex(8), message.decode()])
-
-    def said_to_all(self, message: bytes, reached: Sequence[str]) -> None:
-        """The same for all sessions but those ``reached``, by their ids."""
-        digests = [_digest(each) for each in reached[:MOST_REACHED]]
-        self._tell([self._server, "said to all", digests, secrets.token_hex(8), message.decode()])
 
 
 class SharedSessionMessages(StoreListener):
@@ -138,12 +128,7 @@ class SharedSessionMessages(StoreListener):
             )
 
     def _hear(self, sessions: SessionsHere, kind: str, about: Any, more: list[Any]) -> None:
-        if kind == "said to all":
-            message, data = more
-            reached = set(about)
-            left = [each for each in sessions.all_here() if _digest(each.id) not in reached]
-            self._deliver(left, message, data.encode())
-        elif kind == "ended":
+        if kind == "ended":
             sessions.ended_elsewhere(about)
         elif (session := sessions.at_hand(about)) is not None:
             self._hear_of(session, kind, more)
@@ -155,19 +140,12 @@ class SharedSessionMessages(StoreListener):
             case "listens", []:
                 session.listens_elsewhere()
             case "said", [message, data]:
-                self._deliver([session], message, data.encode())
+                self._deliver(session, message, data.encode())
 
-    def _deliver(self, sessions: Sequence[SessionHere], message: str, data: bytes) -> None:
-        sends: dict[str, Callable[[], None]] = {}
-        for session in sessions:
-            if session.listener is None:
-                # It is kept for a client that comes back to a stream which broke off here.
-                session.send_here(data)
-            else:
-                sends[_digest(session.id)] = partial(session.send_here, data)
-        if sends:
-            self._claims.send_once(message, sends)
-
-
-def _digest(session_id: str) -> str:
-    return hashlib.sha256(session_id.encode()).hexdigest()[:32]
+    def _deliver(self, session: SessionHere, message: str, data: bytes) -> None:
+        if session.listener is None:
+            # It is kept for a client that comes back to a stream which broke off here.
+            session.send_here(data)
+        else:
+            digest = hashlib.sha256(session.id.encode()).hexdigest()[:32]
+            self._claims.send_once(message, {digest: partial(session.send_here, data)})

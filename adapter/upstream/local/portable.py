@@ -14,7 +14,7 @@ import base64
 import binascii
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -93,9 +93,6 @@ class SessionMessages(Protocol):
     def said(self, session_id: str, message: bytes) -> None:
         """Have one replica at which the session listens send it a message."""
 
-    def said_to_all(self, message: bytes, reached: Sequence[str]) -> None:
-        """The same for all sessions but those ``reached``, by their ids."""
-
 
 class PortableSession(LocalSession):
     """One session as this replica serves it."""
@@ -161,16 +158,6 @@ class PortableSessions(LocalSessions):
         for session in self.all():
             self._drop(session)
 
-    def tell_all(self, message: bytes) -> None:
-        reached = [session.id for session in self.all() if session.listener is not None]
-        for session in self.all():
-            if isinstance(session, PortableSession):
-                session.send_here(message)
-            else:
-                session.send(message)
-        if self.words is not None:
-            self.words.said_to_all(message, reached)
-
     def displaced(self, owner: str) -> None:
         for session in self.all():
             if not isinstance(session, PortableSession):
@@ -183,10 +170,6 @@ class PortableSessions(LocalSessions):
         """A session that this replica serves, or has served lately."""
         session = self._sessions.get(session_id)
         return session if isinstance(session, PortableSession) else None
-
-    def all_here(self) -> list[PortableSession]:
-        """The sessions that this replica serves, or has served lately."""
-        return [session for session in self.all() if isinstance(session, PortableSession)]
 
     def ended_elsewhere(self, session_id: str) -> None:
         """Give up the calls of a session that has ended, and end its streams."""

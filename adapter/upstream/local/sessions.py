@@ -178,11 +178,6 @@ class LocalSessions:
         for session in self.all():
             session.end()
 
-    def tell_all(self, message: bytes) -> None:
-        """Send every session a message that belongs to none of its requests."""
-        for session in self.all():
-            session.send(message)
-
     def displaced(self, owner: str) -> None:
         """Be the replica of that name from now on: others took this one for gone, so its sessions live elsewhere."""
         for session in self.all():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -54,9 +53,6 @@ class Speaker:
 
     def at_hand(self, session_id: str) -> Here | None:
         return self.sessions.get(session_id)
-
-    def all_here(self) -> Sequence[Here]:
-        return list(self.sessions.values())
 
     def ended_elsewhere(self, session_id: str) -> None:
         self.ended.append(session_id)
@@ -115,18 +111,6 @@ async def test_a_message_is_sent_by_one_replica(house: list[Speaker]) -> None:
         a.words.said("one", b"%d" % number)
     await turns()
     assert sorted(b.one.told[1:] + c.one.told[1:], key=str) == [b"2", b"3", b"4", b"5", b"6"]
-
-
-async def test_all_sessions_but_those_reached_are_told(house: list[Speaker]) -> None:
-    """Each of them once."""
-    a, b, c = house
-    for speaker in (b, c):
-        for session in speaker.all_here():
-            session.listener = object()
-    a.words.said_to_all(b"all", ["b"])
-    await turns()
-    assert b.one.told + c.one.told == [b"all"]
-    assert (b.sessions["b"].told, c.sessions["c"].told) == ([], [b"all"])
 
 
 async def test_a_message_that_cannot_be_claimed_is_not_sent(house: list[Speaker]) -> None:

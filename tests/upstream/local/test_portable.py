@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -41,9 +40,6 @@ class Noted:
 
     def said(self, session_id: str, message: bytes) -> None:
         self.said_words.append(("said", session_id, message))
-
-    def said_to_all(self, message: bytes, reached: Sequence[str]) -> None:
-        self.said_words.append(("said to all", message, *reached))
 
 
 def replica(most: int = 10) -> tuple[PortableSessions, Noted]:
@@ -170,22 +166,6 @@ async def test_nothing_is_kept_for_a_stream_that_another_one_followed() -> None:
     session.listens_elsewhere()
     session.send_here(b"4")
     assert await resumed.read(None) == b"id: here.1-3\ndata: 4\n\n"
-
-
-async def test_all_are_told_and_others_learn_who_was_reached() -> None:
-    """Also a session that has an owner."""
-    sessions, words = replica()
-    listens, _ = opened(sessions), opened(sessions)
-    own = sessions.open("2025-11-25", {"x": "y" * LONGEST_CAPABILITIES})
-    streams = [listens.listen(), own.listen()]
-    sessions.tell_all(b"1")
-    assert [await stream.read(None) for stream in streams] == [
-        b"id: here.1-1\ndata: 1\n\n",
-        b"id: 1-1\ndata: 1\n\n",
-    ]
-    assert words.said_words[-1] == ("said to all", b"1", listens.id, own.id)
-    assert own.id.startswith("a:") and sessions.at_hand(own.id) is None
-    assert [session.id for session in sessions.all_here()].count(listens.id) == 1
 
 
 async def test_a_replica_that_was_taken_for_gone_keeps_what_others_serve_as_well() -> None:
