@@ -11,8 +11,8 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.hosted.scripts.inprocess import Contained
-from adapter.hosted.scripts.references import Script
 from adapter.hosted.scripts.scripts import LoadedFunction, Runtime, Scripts
+from adapter.pipeline.call import Code
 from adapter.settings.section import Problem
 
 
@@ -25,9 +25,9 @@ class CodeLoader:
     scripts: Scripts
     problems: list[Problem] = field(default_factory=list)
     _functions: dict[tuple[str, int, int], LoadedFunction] = field(default_factory=dict)
-    _scripts: dict[tuple[str, Runtime], Script] = field(default_factory=dict)
+    _scripts: dict[tuple[str, Runtime], Code] = field(default_factory=dict)
 
-    def script(self, reference: str, runtime: Runtime = "inprocess") -> Script:
+    def script(self, reference: str, runtime: Runtime = "inprocess") -> Code:
         """A script that is given a payload. Raises ScriptInvalid."""
         known = self._scripts.get((reference, runtime))
         if known is None:

@@ -15,23 +15,16 @@ from queue import SimpleQueue
 from types import ModuleType
 from typing import Any
 
-from adapter.hosted.scripts.references import (
-    LoadedFile,
-    Modules,
-    Reference,
-    ScriptFailed,
-    ScriptInvalid,
-    ScriptTimedOut,
-    Tell,
-)
+from adapter.hosted.scripts.references import Modules, Reference, ScriptFailed, ScriptInvalid, ScriptTimedOut
+from adapter.pipeline.call import Tell
 from adapter.rules.results.outcomes import Progress
 
 DEFAULT = "default"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class InProcessScript(LoadedFile):
-    """A Script that is a function. Raises ScriptInvalid when its file cannot be imported or has no such function.
+class InProcessScript:
+    """Code that is a function. Raises ScriptInvalid when its file cannot be imported or has no such function.
 
     An async function is cancelled where it awaits; any other runs in a thread of ``workers``, and when it is given
     up goes on there until it ends by itself. A generator yields its progress; its result is what it returns, or else
@@ -39,7 +32,7 @@ class InProcessScript(LoadedFile):
     """
 
     def __init__(self, reference: Reference, workers: Workers, modules: Modules) -> None:
-        super().__init__(reference)
+        self.reference = reference.text
         self._function = function_of(modules.of(reference), reference)
         arguments = arguments_taken(self._function, 1, 2)
         if arguments is None:
@@ -53,7 +46,7 @@ class InProcessScript(LoadedFile):
         )
 
     async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
-        """See Script."""
+        """See Code. Raises ScriptTimedOut, ScriptFailed, and any exception of the script."""
         arguments = (payload, context)[: self._arguments]
         tell = tell or _tell_nobody
         if timeout is None:

@@ -11,16 +11,16 @@ from typing import Any, Literal
 from structlog.typing import FilteringBoundLogger
 
 from adapter.hosted.scripts.inprocess import Contained, InProcessScript, Workers, arguments_taken, function_of
-from adapter.hosted.scripts.references import LoadedFile, Modules, Reference, Script, ScriptInvalid, resolve
+from adapter.hosted.scripts.references import Modules, Reference, ScriptInvalid, resolve
 from adapter.hosted.scripts.subprocesses import Confinement, SubprocessScript
-from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.call import Code, PlannedCall
 from adapter.pipeline.code_failures import CodeFailures
 from adapter.pipeline.failures import Outcome
 from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
 from adapter.rules.results.refusals import Expose
 
 
-class LoadedFunction(LoadedFile):
+class LoadedFunction:
     """A ``pipeline.call.Function`` out of a file.
 
     ``parameters`` is the number of arguments, of ``most``, that it takes. Raises ScriptInvalid when the file cannot be
@@ -30,7 +30,7 @@ class LoadedFunction(LoadedFile):
     def __init__(
         self, reference: Reference, workers: Workers, modules: Modules, *, least: int, most: int
     ) -> None:
-        super().__init__(reference)
+        self.reference = reference.text
         self.plain: Callable[..., Any] = function_of(modules.of(reference), reference)
         parameters = arguments_taken(self.plain, least, most)
         if parameters is None:
@@ -56,7 +56,7 @@ class ScriptHandler:
     """
 
     tool: str
-    script: Script
+    script: Code
     timeout: float | None
     expose: Expose
     log: FilteringBoundLogger
@@ -110,7 +110,7 @@ class Scripts:
         """The threads in which plain functions run."""
         return self._workers
 
-    def load(self, reference: str, base: Path, runtime: Runtime = "inprocess") -> Script:
+    def load(self, reference: str, base: Path, runtime: Runtime = "inprocess") -> Code:
         """The script that ``reference`` names, as ``references.resolve`` finds it. Raises ScriptInvalid.
 
         In process its file is run here, and once for all that is loaded from it while it stays the same.

@@ -18,14 +18,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import BadJson
 from adapter.hosted.scripts.processes import ProcessOutput
-from adapter.hosted.scripts.references import (
-    LoadedFile,
-    Reference,
-    ScriptFailed,
-    ScriptInvalid,
-    ScriptTimedOut,
-    Tell,
-)
+from adapter.hosted.scripts.references import Reference, ScriptFailed, ScriptInvalid, ScriptTimedOut
+from adapter.pipeline.call import Tell
 from adapter.rules.results.outcomes import Result, ToolUserError
 from adapter.rules.text.json_values import MOST_VALUES
 from adapter.wire.envelope import dump, parse
@@ -91,8 +85,8 @@ class Confinement:
         return {name: value for name, value in wanted.items() if value is not None}
 
 
-class SubprocessScript(LoadedFile):
-    """A Script that is a program. Raises ScriptInvalid for a file that cannot be run.
+class SubprocessScript:
+    """Code that is a program. Raises ScriptInvalid for a file that cannot be run.
 
     A ``.py`` file runs under the adapter's interpreter, and with a function named it is imported and that function
     called; anything else is executed. The program reads one line of JSON and writes its result as JSON, where nothing
@@ -100,7 +94,8 @@ class SubprocessScript(LoadedFile):
     """
 
     def __init__(self, reference: Reference, confinement: Confinement, log: FilteringBoundLogger) -> None:
-        super().__init__(reference)
+        self.reference = reference.text
+        self._path = reference.path
         self._function = reference.function
         self._confinement = confinement
         self._log = log
@@ -111,7 +106,10 @@ class SubprocessScript(LoadedFile):
             raise ScriptInvalid(f"{reference.text!r} is not executable.")
 
     async def call(self, payload: Any, context: Any, timeout: float | None, tell: Tell | None = None) -> Any:
-        """See Script. A called function gets those members of ``context`` that are JSON, if it is a mapping."""
+        """See Code. A called function gets those members of ``context`` that are JSON, if it is a mapping.
+
+        Raises ScriptTimedOut and ScriptFailed.
+        """
         given = payload if self._function is None else {"payload": payload, "context": _sendable(context)}
         talk = ProcessOutput(self._confinement.output_bytes, self._log.bind(script=self.reference))
         scope = asyncio.timeout(timeout)
@@ -119,7 +117,7 @@ class SubprocessScript(LoadedFile):
             async with (
                 scope,
                 self._confinement.starts.place(),
-                talk.begun(self._command(timeout), self._path.parent, self._environment),
+                talk.begun(self._command(timeout), self._path.parent, self._confinement.environment),
             ):
                 talk.write(dump(given) + b"\n")
                 if self._function is None:
@@ -129,10 +127,6 @@ class SubprocessScript(LoadedFile):
             if scope.expired() and timeout is not None:
                 raise ScriptTimedOut(timeout) from None
             raise
-
-    @property
-    def _environment(self) -> Mapping[str, str]:
-        return self._confinement.environment
 
     def _command(self, timeout: float | None) -> list[str]:
         child, limits = str(CHILD), dump(self._confinement.limits(timeout)).decode()

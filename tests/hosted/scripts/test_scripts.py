@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from adapter.hosted.scripts.inprocess import Workers
-from adapter.hosted.scripts.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
+from adapter.hosted.scripts.references import ScriptFailed, ScriptInvalid, ScriptTimedOut
 from adapter.hosted.scripts.scripts import Scripts
+from adapter.pipeline.call import Code
 from adapter.rules.results.outcomes import ToolUserError
 from tests.hosted.serving import LOG
 
-Load = Callable[[str], Script]
+Load = Callable[[str], Code]
 
 
 @pytest.fixture
@@ -34,14 +35,14 @@ def scripts(tmp_path: Path) -> Iterator[Scripts]:
 def load(scripts: Scripts, tmp_path: Path) -> Load:
     """``load(source)``: the one script of that source."""
 
-    def write(source: str) -> Script:
+    def write(source: str) -> Code:
         (tmp_path / "script.py").write_text(source)
         return scripts.load("script.py", tmp_path)
 
     return write
 
 
-async def called(script: Script, payload: Any = None, timeout: float | None = 5.0) -> Any:
+async def called(script: Code, payload: Any = None, timeout: float | None = 5.0) -> Any:
     return await script.call(payload, {"user": "ada"}, timeout)
 
 
@@ -100,26 +101,15 @@ def test_what_cannot_be_used_is_refused_with_a_reason(
         scripts.load(reference, tmp_path)
 
 
-def test_a_changed_file_is_stale(scripts: Scripts, tmp_path: Path) -> None:
-    """So is one that is gone; a script that was loaded anew is its new file."""
-    path = tmp_path / "script.py"
-    path.write_text("def default(payload): return 1")
-    script = scripts.load("script.py", tmp_path)
-    assert not script.stale()
-    path.write_text("def default(payload): return 22")
-    assert script.stale()
-    assert not scripts.load("script.py", tmp_path).stale()
-    path.unlink()
-    assert script.stale()
-
-
-async def test_a_script_is_read_again_within_the_same_second(scripts: Scripts, tmp_path: Path) -> None:
+async def test_a_script_is_read_again_within_the_same_second(tmp_path: Path) -> None:
     """No compiled code of a moment ago takes the place of what is there now."""
     path = tmp_path / "script.py"
     for number in (1, 2):
         path.write_text(f"def default(payload): return {number}")
         os.utime(path, (1, 1))
+        scripts = Scripts(LOG)
         assert await called(scripts.load("script.py", tmp_path)) == number
+        scripts.close()
 
 
 # --- how they are called ------------------------------------------------------------------------------------------

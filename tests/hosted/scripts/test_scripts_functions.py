@@ -101,16 +101,8 @@ async def test_what_it_raises_comes_through_but_leaving_does_not_end_the_adapter
         await load("import sys\nasync def f(a): sys.exit(1)")(1)
 
 
-def test_a_changed_file_makes_it_stale(load: Load, tmp_path: Path) -> None:
-    """Whoever watches files loads it again."""
-    loaded = load("def f(a): ...")
-    assert not loaded.stale()
-    (tmp_path / "code.py").write_text("def f(a, b): return 'other'")
-    assert loaded.stale()
-
-
 def test_functions_of_one_file_share_its_globals(tmp_path: Path) -> None:
-    """A file is run once for all that is loaded from it, and again when it has changed."""
+    """A file is run once for all that is loaded from it."""
     workers, modules = Workers(), Modules()
     (tmp_path / "code.py").write_text("seen = []\ndef put(x): seen.append(x)\ndef get(x): return seen")
 
@@ -120,8 +112,6 @@ def test_functions_of_one_file_share_its_globals(tmp_path: Path) -> None:
 
     load("put").plain("a")
     assert load("get").plain(None) == ["a"]
-    (tmp_path / "code.py").write_text("seen = ['new one']\ndef get(x): return seen")
-    assert load("get").plain(None) == ["new one"]
     workers.close()
 
 

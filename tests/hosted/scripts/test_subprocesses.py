@@ -16,14 +16,15 @@ from structlog import get_logger
 from structlog.testing import capture_logs
 
 from adapter.hosted.scripts.processes import ProcessOutput
-from adapter.hosted.scripts.references import Script, ScriptFailed, ScriptInvalid, ScriptTimedOut
+from adapter.hosted.scripts.references import ScriptFailed, ScriptInvalid, ScriptTimedOut
 from adapter.hosted.scripts.scripts import Scripts
 from adapter.hosted.scripts.subprocesses import Confinement, Starts
 from adapter.hosted.tools import ToolCall
+from adapter.pipeline.call import Code
 from adapter.rules.results.outcomes import Result, ToolUserError
 from tests.hosted.serving import ERAS, LOG, ToolAnswer, front, hosted, text, tool
 
-Load = Callable[..., Script]
+Load = Callable[..., Code]
 PAYLOAD = {"inputs": {"city": "Köln"}, "tool": "weather"}
 
 
@@ -31,7 +32,7 @@ PAYLOAD = {"inputs": {"city": "Köln"}, "tool": "weather"}
 def load(tmp_path: Path) -> Load:
     """``load(source, "script.py#fn", memory_bytes=…)``: a script of that source in a process of its own."""
 
-    def write(source: str, reference: str = "script.py", **confined: Any) -> Script:
+    def write(source: str, reference: str = "script.py", **confined: Any) -> Code:
         path = tmp_path / reference.partition("#")[0]
         path.write_text(source)
         path.chmod(0o755)
@@ -40,7 +41,7 @@ def load(tmp_path: Path) -> Load:
     return write
 
 
-async def called(script: Script, payload: Any = PAYLOAD, timeout: float | None = 10.0) -> Any:
+async def called(script: Code, payload: Any = PAYLOAD, timeout: float | None = 10.0) -> Any:
     return await script.call(payload, {"user": "ada", "signal": object()}, timeout)
 
 
@@ -295,7 +296,7 @@ def children() -> set[str]:
     return {pid for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()}
 
 
-def exercise(script: Script, rounds: int) -> None:
+def exercise(script: Code, rounds: int) -> None:
     """Finished, failed, late and cancelled calls on the loop that the adapter runs on; then nothing is left."""
 
     async def run() -> None:

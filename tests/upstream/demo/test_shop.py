@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from adapter.demo import TOOLS
-from adapter.hosted.scripts.references import Script
 from adapter.hosted.scripts.scripts import Scripts
+from adapter.pipeline.call import Code
 from adapter.rules.results.outcomes import Response, ToolUserError
 from adapter.upstream.demo.shop import ORDERS, REGIONS, stock
 from tests.hosted.serving import LOG
@@ -26,7 +26,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def forecast() -> Iterator[Script]:
+def forecast() -> Iterator[Code]:
     scripts = Scripts(LOG)
     yield scripts.load("handler.py", TOOLS / "forecast")
     scripts.close()
@@ -65,7 +65,7 @@ def test_the_rows_are_those_of_a_shop(database: Path) -> None:
     assert second > first > 0
 
 
-async def test_a_forecast_goes_on_along_the_trend(forecast: Script) -> None:
+async def test_a_forecast_goes_on_along_the_trend(forecast: Code) -> None:
     """It tells how far it is, and what it answers holds the figures, a chart and what to make of it."""
     told: list[float] = []
 
@@ -96,9 +96,7 @@ async def test_a_forecast_goes_on_along_the_trend(forecast: Script) -> None:
         ("1, 2", 25, "between 1 and 24"),
     ],
 )
-async def test_a_forecast_of_nothing_is_refused(
-    forecast: Script, figures: str, months: int, said: str
-) -> None:
+async def test_a_forecast_of_nothing_is_refused(forecast: Code, figures: str, months: int, said: str) -> None:
     """With a sentence for the caller."""
     with pytest.raises(ToolUserError, match=said):
         await forecast.call({"inputs": {"figures": figures, "months": months}}, None, 5.0)
