@@ -25,7 +25,7 @@ from adapter.hosted.statement import (
     StatementRunner,
     opened,
 )
-from adapter.hosted.tools import Declaration, HostedTool, Work
+from adapter.hosted.tools import HostedTool, Work, definition_of
 from adapter.pipeline.cache_stage import kept_for, varying
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
@@ -191,11 +191,9 @@ class HostedTools:
         if work is None or len(problems) > before:
             return None
         timeout = self._timeout(entry, declared)
-        declaration = Declaration(
-            entry.id, declared.name, inputs, declared.title, declared.description, declared.annotations
-        )
-        shown = self.planning.definition(entry, declared, declaration.definition())
-        return declaration.doing(work, plan, timeout, shown), HostedPlan(plan, timeout, kept)
+        own = definition_of(declared.name, inputs, declared.title, declared.description, declared.annotations)
+        shown = self.planning.definition(entry, declared, own)
+        return HostedTool(entry.id, shown, work, plan, timeout), HostedPlan(plan, timeout, kept)
 
     def _inputs(self, declared: ToolSettings, place: str) -> DeclaredInputs | None:
         loading = self.planning.loading

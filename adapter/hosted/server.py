@@ -11,8 +11,8 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, InternalError
-from adapter.hosted.tools import CallLimit, HostedTool, RunningCall, ToolCall
-from adapter.pipeline.call import Say, say_nothing
+from adapter.hosted.tools import HostedTool, RunningCall
+from adapter.pipeline.call import CallClient, PlannedCall, Say, say_nothing
 from adapter.pipeline.failures import CallRefused
 from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.upstream.local.events import EventStream
@@ -133,12 +133,12 @@ class HostedServer:
     def _initialize(self, request: LocalRequest) -> LocalAnswer:
         """Negotiate a legacy session: the version asked for where it is served, else the latest."""
         params = request.params if isinstance(request.params, dict) else {}
-        wanted, capabilities = params.get("protocolVersion"), params.get("capabilities")
+        wanted = params.get("protocolVersion")
         if not isinstance(wanted, str):
             raise RpcRefused(INVALID_PARAMS, "initialize requires a protocolVersion.")
         version = wanted if wanted in LEGACY_VERSIONS else LEGACY_VERSIONS[-1]
         value = self.served.introduced({"protocolVersion": version, "serverInfo": self.served.info})
-        session = self.sessions.open(version, capabilities if isinstance(capabilities, dict) else {})
+        session = self.sessions.open(version)
         return LocalAnswer(result(request.id_bytes, value), session_id=session.id)
 
     def _result(
@@ -178,35 +178,33 @@ class HostedServer:
         if request.head.era is Era.MODERN:
             mirrored = dict(annotated(tool.definition.get("inputSchema")))
             check_parameters(mirrored, arguments, request.head.fields)
-        limit = tool.limit
-        running = RunningCall(
-            request.progress_token, self._running.discard, None if limit is None else limit.seconds
-        )
+        running = RunningCall(request.progress_token, self._running.discard, tool.timeout)
         self._running.add(running)
-        call = ToolCall(name, arguments, request, running.progress, _speaker(request.session))
-        overdue = None if limit is None else partial(self._overdue, limit, call)
-        running.begin(partial(self._run, tool, call), overdue)
+        session = None if request.session is None else request.session.id
+        client = CallClient(request.head.caller, session, running.progress, _speaker(request.session))
+        call = tool.called(arguments, client)
+        running.begin(partial(self._run, tool, call, request), partial(self._overdue, tool, call, request))
         return running.reply
 
-    def _overdue(self, limit: CallLimit, call: ToolCall) -> LocalAnswer | None:
+    def _overdue(self, tool: HostedTool, call: PlannedCall, request: LocalRequest) -> LocalAnswer | None:
         try:
-            answer = limit.overdue(call)
+            outcome = tool.plan.overdue(call)
         except CallRefused as refused:
-            return _refusal(call, refused.code, str(refused), refused.data)
-        return None if answer is None else self._result(call.request, answer.as_result())
+            return _refusal(request, refused.code, str(refused), refused.data)
+        return None if outcome is None else self._result(request, outcome.as_result())
 
-    async def _run(self, tool: HostedTool, call: ToolCall) -> LocalAnswer:
+    async def _run(self, tool: HostedTool, call: PlannedCall, request: LocalRequest) -> LocalAnswer:
         try:
-            answer = await tool.run(call)
-            return self._result(call.request, answer.as_result())
+            outcome = await tool.plan.walk(call)
+            return self._result(request, outcome.as_result())
         except CallRefused as refused:
-            return _refusal(call, refused.code, str(refused), refused.data)
+            return _refusal(request, refused.code, str(refused), refused.data)
         except AdapterError as error:
-            return _refusal(call, error.rpc, str(error), error.data)
+            return _refusal(request, error.rpc, str(error), error.data)
         except Exception:
             # A client gets an answer to whatever a tool raises; which part of it is secret is not known here.
             self._log.exception("a hosted tool failed unexpectedly", server=self.served.name, tool=tool.name)
-            return _refusal(call, INTERNAL_ERROR, InternalError.hint, None)
+            return _refusal(request, INTERNAL_ERROR, InternalError.hint, None)
 
     def _forget(self, stream: EventStream) -> None:
         self._subscriptions.pop(stream, None)
@@ -240,8 +238,8 @@ def _modern(
     return {"resultType": "complete", **lifetime, **value, "_meta": meta}
 
 
-def _refusal(call: ToolCall, code: int, message: str, data: Any) -> LocalAnswer:
-    return refusal(call.request.id_bytes, code, message, data, call.request.head.era)
+def _refusal(request: LocalRequest, code: int, message: str, data: Any) -> LocalAnswer:
+    return refusal(request.id_bytes, code, message, data, request.head.era)
 
 
 def _speaker(session: LocalSession | None) -> Say:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from adapter.hosted.server import HostedServer
-from adapter.hosted.tools import HostedTool, ToolCall
-from adapter.pipeline.failures import CallRefused
+from adapter.hosted.tools import HostedTool
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.failures import CallRefused, Outcome
 from adapter.upstream.local.upstream import LocalUpstream
 from tests.e2e.conformance_catalogue import JSON_SCHEMA_2020_12, PNG, WAV
-from tests.hosted.serving import ToolAnswer, hosted, text, tool
+from tests.hosted.serving import answer, hosted, text, tool
 
 _IMAGE = {"type": "image", "data": PNG, "mimeType": "image/png"}
 
@@ -56,8 +57,8 @@ def _resource(uri: str, media_type: str, words: str) -> dict[str, Any]:
 
 
 def _says(name: str, *content: dict[str, Any], is_error: bool = False) -> HostedTool:
-    async def run(_: ToolCall) -> ToolAnswer:
-        return ToolAnswer(content, is_error=is_error)
+    async def run(_: PlannedCall) -> Outcome:
+        return answer(content, is_error=is_error)
 
     return tool(name, run)
 
@@ -66,19 +67,17 @@ def _text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
 
 
-async def _progress(call: ToolCall) -> ToolAnswer:
+async def _progress(call: PlannedCall) -> Outcome:
     for percent in (0, 50, 100):
-        await call.progress(percent)
+        await call.client.progress(percent)
     return text("Tool with progress executed successfully")
 
 
-async def _needs_sampling(call: ToolCall) -> ToolAnswer:
-    if "sampling" not in call.capabilities:
-        raise CallRefused(-32021, "This tool needs sampling", {"requiredCapabilities": {"sampling": {}}})
-    return text("The client can sample.")
+async def _needs_sampling(_: PlannedCall) -> Outcome:
+    raise CallRefused(-32021, "This tool needs sampling", {"requiredCapabilities": {"sampling": {}}})
 
 
-async def _accept(call: ToolCall) -> ToolAnswer:
+async def _accept(call: PlannedCall) -> Outcome:
     return text(", ".join(sorted(call.arguments)))
 
 

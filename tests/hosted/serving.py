@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from mcp.client.streamable_http import streamable_http_client
 from adapter import log
 from adapter.app import App, build, running
 from adapter.hosted.server import HostedServer, Served
-from adapter.hosted.tools import HostedTool, ToolCall
-from adapter.pipeline.failures import CallRefused
+from adapter.hosted.tools import HostedTool, Work
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.failures import CallRefused, ErrorStyle, Outcome
+from adapter.pipeline.plan import ToolPlan
 from adapter.settings.root import Settings
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import Upstream
@@ -27,54 +29,41 @@ ERAS = ("legacy", "2026-07-28")
 """The modes of the SDK's client that stand for one era each."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolAnswer:
-    """A CallToolResult: content blocks as JSON objects; ``structured`` is an object of JSON or absent."""
-
-    content: Sequence[Mapping[str, Any]]
-    is_error: bool = False
-    structured: Mapping[str, Any] | None = None
-    meta: Mapping[str, Any] | None = None
-
-    def as_result(self) -> dict[str, Any]:
-        """The members of the JSON-RPC result."""
-        result: dict[str, Any] = {"content": list(self.content), "isError": self.is_error}
-        if self.structured is not None:
-            result["structuredContent"] = self.structured
-        if self.meta:
-            result["_meta"] = dict(self.meta)
-        return result
+def answer(content: Sequence[Mapping[str, Any]], *, is_error: bool = False, **members: Any) -> Outcome:
+    """The CallToolResult of these content blocks and members."""
+    return Outcome({"content": list(content), "isError": is_error, **members})
 
 
-def text(words: str) -> ToolAnswer:
+def text(words: str) -> Outcome:
     """An answer of one text."""
-    return ToolAnswer([{"type": "text", "text": words}])
+    return answer([{"type": "text", "text": words}])
 
 
-def tool(name: str, run: Callable[[ToolCall], Awaitable[ToolAnswer]], **more: Any) -> HostedTool:
+def tool(name: str, run: Work, **more: Any) -> HostedTool:
     """A tool that takes anything, ``more`` joining its definition."""
-    return HostedTool({"name": name, "description": name, "inputSchema": {"type": "object"}, **more}, run)
+    definition = {"name": name, "description": name, "inputSchema": {"type": "object"}, **more}
+    return HostedTool("hosted", definition, run, ToolPlan(name, "script", (), ErrorStyle()), 60.0)
 
 
-async def echo(call: ToolCall) -> ToolAnswer:
+async def echo(call: PlannedCall) -> Outcome:
     """Says what it was given, also as an object."""
     said = str(call.arguments.get("text"))
-    return ToolAnswer([{"type": "text", "text": f"you said {said}"}], structured={"said": said})
+    return answer([{"type": "text", "text": f"you said {said}"}], structuredContent={"said": said})
 
 
-async def count(call: ToolCall) -> ToolAnswer:
+async def count(call: PlannedCall) -> Outcome:
     """Tells of its progress three times."""
     for percent in (0, 50, 100):
-        await call.progress(percent, f"{percent} of 100")
+        await call.client.progress(percent, f"{percent} of 100")
     return text("counted")
 
 
-async def fail(_: ToolCall) -> ToolAnswer:
+async def fail(_: PlannedCall) -> Outcome:
     """Ends as no tool should."""
     raise RuntimeError("password=hunter2")
 
 
-async def refuse(_: ToolCall) -> ToolAnswer:
+async def refuse(_: PlannedCall) -> Outcome:
     """Answers with a JSON-RPC error of its own."""
     raise CallRefused(-32000, "not today", {"why": "rain"})
 
@@ -88,9 +77,9 @@ class Waiting:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: int = 0
 
-    async def __call__(self, call: ToolCall) -> ToolAnswer:
+    async def __call__(self, call: PlannedCall) -> Outcome:
         self.began.set()
-        await call.progress(1, "waiting")
+        await call.client.progress(1, "waiting")
         try:
             await self.go.wait()
         except asyncio.CancelledError:

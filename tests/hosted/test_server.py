@@ -18,11 +18,12 @@ from mcp_types import TextContent
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.hosted.server import HostedServer
-from adapter.hosted.tools import ToolCall
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.failures import Outcome
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, header
 from tests.edge.raw import RawClient, call_body, modern_body, modern_fields
-from tests.hosted.serving import ERAS, TOOLS, Front, ToolAnswer, Waiting, echo, front, hosted, text, tool
+from tests.hosted.serving import ERAS, TOOLS, Front, Waiting, echo, front, hosted, text, tool
 
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {"sampling": {}}, "clientInfo": {"name": "t"}}
 BOTH = ("Accept", "application/json, text/event-stream")
@@ -330,22 +331,6 @@ async def test_the_number_of_sessions_has_an_end() -> None:
     assert (await call).status == 200
 
 
-async def test_a_call_knows_its_client() -> None:
-    """Headers by lower-case name, capabilities of the session, and the request's own ``_meta``."""
-    seen: list[ToolCall] = []
-
-    async def note(call: ToolCall) -> ToolAnswer:
-        seen.append(call)
-        return text("noted")
-
-    upstream = hosted([tool("note", note)])
-    session = await opened(upstream)
-    body = message("tools/call", {"name": "note", "_meta": {"x": 1}})
-    await post(upstream, body, session, ("X-API-Key", "first"), ("x-api-key", "second"))
-    assert seen[0].headers["x-api-key"] == "first"
-    assert (seen[0].capabilities, seen[0].meta, seen[0].arguments) == ({"sampling": {}}, {"x": 1}, {})
-
-
 # --- the modern era, at the server itself -------------------------------------------------------------------------
 
 
@@ -431,9 +416,9 @@ async def test_a_subscription_lasts_until_the_server_closes() -> None:
 async def test_progress_only_goes_on() -> None:
     """The specification wants it to increase: what is no further than before is not told."""
 
-    async def waver(call: ToolCall) -> ToolAnswer:
+    async def waver(call: PlannedCall) -> Outcome:
         for percent in (0, 10, 5, 10, 20):
-            await call.progress(percent)
+            await call.client.progress(percent)
         return text("there")
 
     call = message("tools/call", {"name": "waver", "_meta": {"progressToken": 1}})
@@ -491,9 +476,9 @@ async def test_a_tool_waits_for_a_client_that_does_not_read() -> None:
     """Progress that nobody takes is not piled up: the tool goes on when it is read."""
     told: list[int] = []
 
-    async def chatter(call: ToolCall) -> ToolAnswer:
+    async def chatter(call: PlannedCall) -> Outcome:
         for number in range(1000):
-            await call.progress(number / 10)
+            await call.client.progress(number / 10)
             told.append(number)
         return text("said all")
 
@@ -531,7 +516,7 @@ async def test_a_call_leaves_no_cycle_behind() -> None:
     """What a call held, its message among it, is free when it ends, and not when the collector comes by."""
     tasks: list[weakref.ref[asyncio.Task[Any]]] = []
 
-    async def note(_: ToolCall) -> ToolAnswer:
+    async def note(_: PlannedCall) -> Outcome:
         task = asyncio.current_task()
         assert task is not None
         tasks.append(weakref.ref(task))
@@ -552,7 +537,7 @@ async def test_a_call_leaves_no_cycle_behind() -> None:
 async def test_ten_thousand_calls_leave_nothing() -> None:
     """Finished, failed and cancelled ones in both eras: no task, thread or call is left of them."""
 
-    async def hang(_: ToolCall) -> ToolAnswer:
+    async def hang(_: PlannedCall) -> Outcome:
         await asyncio.Event().wait()
         raise AssertionError
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from adapter.rules.access.principals import Caller
 from adapter.upstream.local.events import EventStream
-from adapter.upstream.local.messages import CAPABILITIES_KEY, LocalAnswer
+from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.port import Fields, UpstreamRequest
@@ -53,20 +52,6 @@ class LocalRequest:
     def meta(self) -> dict[str, Any]:
         meta = self.params.get("_meta") if isinstance(self.params, dict) else None
         return meta if isinstance(meta, dict) else {}
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """The client's capabilities as it declared them, in its session or with this request."""
-        if self.session is not None:
-            return self.session.capabilities
-        declared = self.meta.get(CAPABILITIES_KEY)
-        return declared if isinstance(declared, dict) else {}
-
-    @property
-    def declared_capabilities(self) -> Mapping[str, Any]:
-        """The client's capabilities as this ``initialize`` declares them."""
-        declared = self.params.get("capabilities") if isinstance(self.params, dict) else None
-        return declared if isinstance(declared, dict) else {}
 
     @property
     def progress_token(self) -> ProgressToken | None:

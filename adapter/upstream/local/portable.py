@@ -1,6 +1,6 @@
 """Sessions of a server that keeps nothing of them in this process, so that each of several replicas can serve any.
 
-A session is its id and what the id holds: the protocol version and the client's capabilities. The row of the client's
+A session is its id and what the id holds: the protocol version. The row of the client's
 session has that id, so it is state of the store like everything else there, and a replica that has never seen the
 session needs nothing but the row that it reads anyway. No row of its own is written.
 
@@ -10,61 +10,38 @@ the end of a session, a call that is cancelled, and a message for a session that
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from adapter.errors import BadJson, SessionUnknown
+from adapter.errors import SessionUnknown
 from adapter.upstream.local.events import EventStream, StreamBounds
 from adapter.upstream.local.sessions import LocalSession, LocalSessions, RequestId
-from adapter.wire.envelope import dump, parse
 
 REMEMBERED = 10_000
 """Ended sessions of one server that are remembered: their ids are as readable as before."""
 
 
-LONGEST_CAPABILITIES = 4096
-"""Bytes of capabilities, as JSON, that an id can hold. Those of today's clients take a few hundred."""
-
-_FORM = re.compile(r"p1\.([A-Za-z0-9_-]{16,64})\.([0-9-]{1,32})\.([A-Za-z0-9_-]{0,5464})", re.ASCII)
+_FORM = re.compile(r"p1\.([A-Za-z0-9_-]{16,64})\.([0-9-]{1,32})", re.ASCII)
 
 
 class PortableId(NamedTuple):
-    """A session by its ``token``, which nobody can guess.
-
-    ``version`` is the protocol version that it was opened with, ``capabilities`` are those that its client declared.
-    """
+    """A session by its ``token``, which nobody can guess, and the protocol ``version`` that it was opened with."""
 
     token: str
     version: str
-    capabilities: Mapping[str, Any]
 
-
-def encode_portable(session: PortableId) -> str | None:
-    """The id, in visible ASCII without a colon; None for capabilities that are too long for one."""
-    declared = dump(session.capabilities) if session.capabilities else b""
-    if len(declared) > LONGEST_CAPABILITIES:
-        return None
-    packed = base64.urlsafe_b64encode(declared).rstrip(b"=").decode()
-    return f"p1.{session.token}.{session.version}.{packed}"
+    def __str__(self) -> str:
+        """The id, in visible ASCII without a colon."""
+        return f"p1.{self.token}.{self.version}"
 
 
 def decode_portable(session_id: str) -> PortableId | None:
     """The session of an id; None for any other text."""
     found = _FORM.fullmatch(session_id)
-    if found is None:
-        return None
-    token, version, packed = found.groups()
-    try:
-        declared = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
-        capabilities = parse(declared) if declared else {}
-    except (binascii.Error, BadJson):
-        return None
-    return PortableId(token, version, capabilities) if isinstance(capabilities, dict) else None
+    return None if found is None else PortableId(found[1], found[2])
 
 
 def token_of(session_id: str) -> str:
@@ -105,7 +82,7 @@ class PortableSession(LocalSession):
         bounds: StreamBounds,
         words: SessionMessages,
     ) -> None:
-        super().__init__(session_id, session.version, session.capabilities, end, bounds, words.place)
+        super().__init__(session_id, session.version, end, bounds, words.place)
         self._words = words
 
     def withdraw(self, number: RequestId) -> None:
@@ -143,10 +120,7 @@ class PortableSession(LocalSession):
 
 
 class PortableSessions(LocalSessions):
-    """LocalSessions that are those of all replicas as soon as there are ``words`` to them.
-
-    A session whose capabilities are too long for an id lives in the replica that opened it.
-    """
+    """LocalSessions that are those of all replicas as soon as there are ``words`` to them."""
 
     def __init__(self, most: int = 10_000) -> None:
         super().__init__(most)
@@ -159,10 +133,7 @@ class PortableSessions(LocalSessions):
             self._drop(session)
 
     def displaced(self, owner: str) -> None:
-        for session in self.all():
-            if not isinstance(session, PortableSession):
-                session.end()
-        self.owner = owner
+        """See LocalSessions. Others serve these sessions as well, so all of them go on."""
 
     # --- what another replica tells ---------------------------------------------------------------------------
 
@@ -180,23 +151,21 @@ class PortableSessions(LocalSessions):
 
     # --- one session ------------------------------------------------------------------------------------------
 
-    def _new_id(self, version: str, capabilities: Mapping[str, Any]) -> str:
-        token = super()._new_id(version, capabilities)
-        if self.words is None:
-            return token
-        return encode_portable(PortableId(token.rpartition(":")[2], version, capabilities)) or token
+    def _new_id(self, version: str) -> str:
+        token = super()._new_id(version)
+        return token if self.words is None else str(PortableId(token.rpartition(":")[2], version))
 
-    def _made(self, session_id: str, version: str, capabilities: Mapping[str, Any]) -> LocalSession:
+    def _made(self, session_id: str, version: str) -> LocalSession:
         portable = decode_portable(session_id)
         if self.words is None or portable is None:
-            return super()._made(session_id, version, capabilities)
+            return super()._made(session_id, version)
         return PortableSession(session_id, portable, partial(self._end, session_id), self._bounds, self.words)
 
     def _not_at_hand(self, session_id: str) -> LocalSession:
         portable = decode_portable(session_id)
         if self.words is None or portable is None or portable.token in self._over:
             raise SessionUnknown()
-        return self._keep(self._made(session_id, portable.version, portable.capabilities))
+        return self._keep(self._made(session_id, portable.version))
 
     def _end(self, session_id: str) -> None:
         if self.words is not None and self.at_hand(session_id) is not None:

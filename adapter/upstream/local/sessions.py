@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from adapter.errors import SessionMissing, SessionUnknown
 from adapter.rules.access.replicas import owned
@@ -24,22 +23,19 @@ _STREAMS_AT_MOST = 8
 class LocalSession:
     """One ``initialize``, the requests that are under way for it, and its streams.
 
-    ``version`` is the protocol version it was opened with, ``capabilities`` are the client's. ``place`` begins the ids
-    of its events.
+    ``version`` is the protocol version it was opened with. ``place`` begins the ids of its events.
     """
 
     def __init__(
         self,
         session_id: str,
         version: str,
-        capabilities: Mapping[str, Any],
         end: Callable[[], None],
         bounds: StreamBounds = BOUNDS,
         place: bytes = b"",
     ) -> None:
         self.id = session_id
         self.version = version
-        self.capabilities = capabilities
         self.end = end
         self.bounds = bounds
         self._pending: dict[RequestId, PendingReply] = {}
@@ -156,9 +152,9 @@ class LocalSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, version: str, capabilities: Mapping[str, Any]) -> LocalSession:
+    def open(self, version: str) -> LocalSession:
         """Open a session with an id nobody can guess."""
-        return self._keep(self._made(self._new_id(version, capabilities), version, capabilities))
+        return self._keep(self._made(self._new_id(version), version))
 
     def find(self, session_id: str | None) -> LocalSession:
         """The session of this id. Raises SessionMissing for None, SessionUnknown for an unknown or ended one."""
@@ -184,12 +180,12 @@ class LocalSessions:
             session.end()
         self.owner = owner
 
-    def _new_id(self, version: str, capabilities: Mapping[str, Any]) -> str:  # noqa: ARG002 (for ids that hold them)
+    def _new_id(self, version: str) -> str:  # noqa: ARG002 (for ids that hold it)
         token = secrets.token_urlsafe(24)
         return token if self.owner is None else owned(self.owner, token)
 
-    def _made(self, session_id: str, version: str, capabilities: Mapping[str, Any]) -> LocalSession:
-        return LocalSession(session_id, version, capabilities, partial(self._end, session_id), self._bounds)
+    def _made(self, session_id: str, version: str) -> LocalSession:
+        return LocalSession(session_id, version, partial(self._end, session_id), self._bounds)
 
     def _keep(self, session: LocalSession) -> LocalSession:
         if len(self._sessions) >= self._most:

@@ -47,7 +47,7 @@ class SseServer:
             return LocalAnswer(failure(BadRequest(_LEGACY_ONLY), request.id_bytes), BadRequest.http)
         if request.session is not None:
             return self._of(request.session).call(request)
-        local = self.sessions.open("", request.declared_capabilities)
+        local = self.sessions.open("")
         session = self._streams[local] = SseSession(self._address, self._log, local)
         return session.open(request)
 

@@ -113,7 +113,7 @@ class StdioServer:
         conversation = self._left_by_modern(principal) or self._processes.begin(
             f"session {principal}", self._over, shared=False
         )
-        session = self.sessions.open("", request.declared_capabilities)
+        session = self.sessions.open("")
         self._of_session[session] = conversation
         conversation.audience = OneSession(conversation, session)
         return conversation.ask(request, session, partial(self._opened, session))
@@ -166,8 +166,8 @@ class StdioServer:
         """A process for several clients. One that does not survive the question for the era may open sessions."""
         return self._processes.begin(f"{era} {key}", self._over, shared=True)
 
-    def _join(self, conversation: ChildConversation, version: str, request: LocalRequest) -> LocalSession:
-        session = self.sessions.open(version, request.declared_capabilities)
+    def _join(self, conversation: ChildConversation, version: str) -> LocalSession:
+        session = self.sessions.open(version)
         self._of_session[session] = conversation
         return session
 

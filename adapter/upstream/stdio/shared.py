@@ -49,7 +49,7 @@ MOST_OF_A_SESSION = 1000
 LONGEST_URI = 8192
 """Characters of the URI of such a resource."""
 
-Join = Callable[[ChildConversation, str, LocalRequest], LocalSession]
+Join = Callable[[ChildConversation, str], LocalSession]
 """Opens a session of a conversation, in the version that was agreed on, for an ``initialize``."""
 
 
@@ -136,7 +136,7 @@ class ManySessions:
         way.end()
 
     def _opened(self, request: LocalRequest, version: str) -> LocalAnswer:
-        session = self._join(self.conversation, version, request)
+        session = self._join(self.conversation, version)
         self._sessions.append(session)
         body = b'{"jsonrpc":"2.0","id":' + request.id_bytes + b',"result":' + self._result + b"}"
         return LocalAnswer(body, session_id=session.id)

@@ -12,14 +12,16 @@ import pytest
 
 from adapter.errors import CatalogueDrifted
 from adapter.hosted.server import HostedServer
-from adapter.hosted.tools import HostedTool, ToolCall
+from adapter.hosted.tools import HostedTool
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.failures import Outcome
 from adapter.relay.http_api.sessions import KNOWN_FOR
 from adapter.rules.calls.tool_api import WARNING
 from adapter.upstream.local.messages import JSON
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, unreachable
 from tests.edge.tool_serving import PATH, serving
-from tests.hosted.serving import ToolAnswer, Waiting, count, echo, fail, hosted, refuse, text, tool
+from tests.hosted.serving import Waiting, answer, count, echo, fail, hosted, refuse, text, tool
 from tests.scripted import Expect, ScriptedUpstream
 
 SCHEMA = {
@@ -31,14 +33,16 @@ SCHEMA = {
 ANN = "t" * 20
 
 
-async def denied(_: ToolCall) -> ToolAnswer:
+async def denied(_: PlannedCall) -> Outcome:
     """Fails as a plan does whose auth stage refused."""
-    return ToolAnswer([], is_error=True, meta={"adapter/error": {"stage": "auth", "code": -32000}})
+    return answer([], is_error=True, _meta={"adapter/error": {"stage": "auth", "code": -32000}})
 
 
-async def who(call: ToolCall) -> ToolAnswer:
+async def who(call: PlannedCall) -> Outcome:
     """Says who calls, by which entrance, and in which session."""
-    return text(f"{call.caller.principal.partition(':')[0]} {call.caller.entrance} {call.session}")
+    return text(
+        f"{call.client.caller.principal.partition(':')[0]} {call.client.caller.entrance} {call.client.session}"
+    )
 
 
 def tools(*more: HostedTool) -> LocalUpstream[HostedServer]:
@@ -392,9 +396,7 @@ async def test_e15_validation_needs_no_leave() -> None:
 @pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "http://nowhere.example/x"}, "text"])
 async def test_e15_a_schema_that_cannot_be_used_is_no_failure_of_ours(schema: object) -> None:
     """It is what is wrong with the arguments; and no schema at all allows everything."""
-    broken = tool("broken", echo)
-    broken = HostedTool({**broken.definition, "inputSchema": schema}, echo)
-    free = HostedTool({"name": "free", "inputSchema": {}}, echo)
+    broken, free = tool("broken", echo, inputSchema=schema), tool("free", echo, inputSchema={})
     async with serving(tools(broken, free)) as api:
         head, body = await api.post("/tools/broken/validate")
         assert head.status == 200 and body["errors"][0]["keyword"] == "schema"

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
 from adapter.hosted.server import HostedServer
-from adapter.hosted.tools import HostedTool, ToolCall
+from adapter.hosted.tools import HostedTool
+from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.failures import Outcome
 from adapter.relay.sessions.session_map import TABLE
 from adapter.rules.access.replicas import replica_tag
 from adapter.rules.access.sessions import SessionRecord, decode, session_key
-from adapter.upstream.local.portable import LONGEST_CAPABILITIES
 from adapter.upstream.local.upstream import LocalUpstream
 from tests.edge.end_to_end.test_replicas_kinds import CONNECTORS, HOSTED
 from tests.edge.raw import RawClient, read_chunk
 from tests.edge.replicating import PATIENCE, Replica, Site, call, messages, next_message, site, tool
-from tests.hosted.serving import ToolAnswer, Waiting, text
+from tests.hosted.serving import Waiting, text
 from tests.hosted.serving import tool as hosted_tool
 
 TELL = "notifications/resources/updated"
@@ -51,10 +51,10 @@ def renewed(*replicas: Replica) -> int:
     return sum(replica.app.servers["raw"].counters.reinitialized for replica in replicas)
 
 
-async def begin(client: RawClient, capabilities: dict[str, Any] | None = None) -> None:
-    """Open a session of a client that can sample, or what is given."""
+async def begin(client: RawClient) -> None:
+    """Open a session."""
     params: dict[str, Any] = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "t", "version": "1"}}
-    params["capabilities"] = {"sampling": {}} if capabilities is None else capabilities
+    params["capabilities"] = {}
     body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
     head, answer = await client.request("POST", orjson.dumps(body))
     assert head.status == 200, answer
@@ -67,15 +67,15 @@ async def row_of(found: Site, session: str | None) -> SessionRecord:
     return decode(row.value)
 
 
-async def tell(call: ToolCall) -> ToolAnswer:
+async def tell(call: PlannedCall) -> Outcome:
     """Tells the client something outside of the call."""
-    call.say(TELL, {"uri": call.arguments["uri"]})
+    call.client.say(TELL, {"uri": call.arguments["uri"]})
     return text("told")
 
 
-async def capable(call: ToolCall) -> ToolAnswer:
-    """Says what the client can do."""
-    return text(",".join(call.capabilities))
+async def capable(_: PlannedCall) -> Outcome:
+    """Says so."""
+    return text("capable")
 
 
 @asynccontextmanager
@@ -124,7 +124,7 @@ async def test_calls_go_to_all_replicas_and_nothing_is_forwarded(tmp_path: Path)
         for replica in islice(cycle(started), 12):
             async with replica.client(first.session) as client:
                 answer = await call(client, "capable")
-                assert answer["result"]["content"][0]["text"] == "sampling"
+                assert answer["result"]["content"][0]["text"] == "capable"
         assert (forwarded(*started), renewed(*started)) == (0, 0)
         assert (await row_of(found, first.session)).upstream == before.upstream
         for replica in started:
@@ -141,7 +141,7 @@ async def test_a_session_outlives_the_replica_that_opened_it(tmp_path: Path) -> 
         before = await row_of(found, first.session)
         await found.kill("a", a)
         async with b.client(first.session) as second:
-            assert (await call(second, "capable"))["result"]["content"][0]["text"] == "sampling"
+            assert (await call(second, "capable"))["result"]["content"][0]["text"] == "capable"
         assert (forwarded(b), renewed(b)) == (0, 0)
         assert (await row_of(found, first.session)).upstream == before.upstream
 
@@ -281,18 +281,6 @@ async def test_a_newer_stream_elsewhere_takes_over(tmp_path: Path) -> None:
         async with listening(b, first.session, last) as old:
             await call(first, "tell", uri="x:3")
             assert (await heard(old))[1] == "x:3"
-
-
-@pytest.mark.parametrize("kills", [False, True])
-async def test_long_capabilities_have_an_owner(tmp_path: Path, kills: bool) -> None:
-    """They do not fit into an id, so that session lives at A, and is opened anew when A has gone."""
-    async with replicas(tmp_path, 2) as (found, (a, b)), a.client() as first, b.client() as second:
-        await begin(first, {"experimental": {"x": "y" * LONGEST_CAPABILITIES}})
-        second.session = first.session
-        if kills:
-            await found.kill("a", a)
-        assert (await call(second, "capable"))["result"]["content"][0]["text"] == "experimental"
-        assert (forwarded(b), renewed(b)) == (1, int(kills))
 
 
 async def test_a_replica_that_stops_ends_no_session(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import gc
 import os
 import threading
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,12 @@ def scripts(tmp_path: Path) -> Iterator[Scripts]:
 def load(scripts: Scripts, tmp_path: Path) -> Load:
     """``load(source)``: the one script of that source."""
 
+    numbers = count()
+
     def write(source: str) -> Code:
-        (tmp_path / "script.py").write_text(source)
-        return scripts.load("script.py", tmp_path)
+        name = f"script{next(numbers)}.py"
+        (tmp_path / name).write_text(source)
+        return scripts.load(name, tmp_path)
 
     return write
 
@@ -58,7 +62,7 @@ def test_a_path_is_looked_for_beside_the_tool_and_then_in_the_project(
     (project / "shared.py").write_text("def default(payload): return 'project'")
     tool = tmp_path / "tool"
     tool.mkdir()
-    assert repr(scripts.load("shared.py", tool)) == "<InProcessScript 'shared.py'>"
+    assert scripts.load("shared.py", tool).reference == "shared.py"
     assert scripts.load(str(project / "shared.py"), tool).reference.endswith("shared.py")
     with pytest.raises(ScriptInvalid, match=r"The script \./shared\.py does not exist"):
         scripts.load("./shared.py", tool)

@@ -19,10 +19,10 @@ from adapter.hosted.scripts.processes import ProcessOutput
 from adapter.hosted.scripts.references import ScriptFailed, ScriptInvalid, ScriptTimedOut
 from adapter.hosted.scripts.scripts import Scripts
 from adapter.hosted.scripts.subprocesses import Confinement, Starts
-from adapter.hosted.tools import ToolCall
-from adapter.pipeline.call import Code
+from adapter.pipeline.call import Code, PlannedCall
+from adapter.pipeline.failures import Outcome
 from adapter.rules.results.outcomes import Result, ToolUserError
-from tests.hosted.serving import ERAS, LOG, ToolAnswer, front, hosted, text, tool
+from tests.hosted.serving import ERAS, LOG, front, hosted, text, tool
 
 Load = Callable[..., Code]
 PAYLOAD = {"inputs": {"city": "Köln"}, "tool": "weather"}
@@ -258,7 +258,7 @@ async def test_a_client_that_gives_up_ends_the_process(load: Load, tmp_path: Pat
     """From the SDK's client through the adapter to the script and all that it started."""
     script = load(_FAMILY, "script.sh")
 
-    async def run(call: ToolCall) -> ToolAnswer:
+    async def run(call: PlannedCall) -> Outcome:
         return text(str(await script.call(call.arguments, None, None)))
 
     async with (

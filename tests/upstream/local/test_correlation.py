@@ -29,7 +29,7 @@ class Line:
 
     def __init__(self, *, shared: bool = False) -> None:
         self.correlation = Correlation(self, shared=shared)
-        self.session: LocalSession = LocalSessions(bounds=BOUNDS).open("2025-11-25", {})
+        self.session: LocalSession = LocalSessions(bounds=BOUNDS).open("2025-11-25")
         self.told: list[object] = []
         self.sent: list[bytes] = []
 

@@ -9,16 +9,8 @@ import pytest
 from adapter.errors import SessionUnknown
 from adapter.upstream.local import portable
 from adapter.upstream.local.events import CallEvents
-from adapter.upstream.local.portable import (
-    LONGEST_CAPABILITIES,
-    PortableId,
-    PortableSession,
-    PortableSessions,
-    encode_portable,
-)
+from adapter.upstream.local.portable import PortableId, PortableSession, PortableSessions
 from adapter.upstream.local.replies import PendingReply
-
-CAPABILITIES: dict[str, Any] = {"elicitation": {}}
 
 
 class Noted:
@@ -45,24 +37,23 @@ class Noted:
 def replica(most: int = 10) -> tuple[PortableSessions, Noted]:
     sessions, words = PortableSessions(most), Noted()
     sessions.words = words
-    sessions.owner = "a"
     return sessions, words
 
 
 def opened(sessions: PortableSessions) -> PortableSession:
-    session = sessions.open("2025-06-18", CAPABILITIES)
+    session = sessions.open("2025-06-18")
     assert isinstance(session, PortableSession)
     return session
 
 
 async def test_another_replica_knows_a_session_by_its_id() -> None:
-    """Its version and its client's capabilities; no two sessions have one id."""
+    """And its version; no two sessions have one id."""
     (here, _), (there, _) = replica(), replica()
     ids = {opened(here).id for _ in range(5)}
     assert len(ids) == 5
     for session_id in ids:
         found = there.find(session_id)
-        assert (found.id, found.version, found.capabilities) == (session_id, "2025-06-18", CAPABILITIES)
+        assert (found.id, found.version) == (session_id, "2025-06-18")
         assert there.find(session_id) is found
 
 
@@ -77,10 +68,10 @@ async def test_what_is_no_session_is_unknown(session_id: str) -> None:
 async def test_without_others_a_session_lives_here() -> None:
     """There its id holds nothing, and no id of that form is known."""
     alone = PortableSessions()
-    session = alone.open("2025-11-25", CAPABILITIES)
+    session = alone.open("2025-11-25")
     assert not session.id.startswith("p1.") and alone.find(session.id) is session
     with pytest.raises(SessionUnknown):
-        alone.find(encode_portable(PortableId("x" * 32, "2025-11-25", {})) or "")
+        alone.find(str(PortableId("x" * 32, "2025-11-25")))
     alone.close()
     assert len(alone) == 0
 
@@ -104,7 +95,7 @@ async def test_a_session_that_ended_is_told_of_and_remembered() -> None:
 async def test_ends_are_remembered_up_to_a_bound() -> None:
     """Whatever others say."""
     sessions, _ = replica()
-    ids = [f"p1.{number:032}.2025-11-25." for number in range(portable.REMEMBERED + 1)]
+    ids = [f"p1.{number:032}.2025-11-25" for number in range(portable.REMEMBERED + 1)]
     for session_id in ids:
         sessions.ended_elsewhere(session_id)
     assert sessions.find(ids[0]).version == "2025-11-25"
@@ -169,15 +160,11 @@ async def test_nothing_is_kept_for_a_stream_that_another_one_followed() -> None:
 
 
 async def test_a_replica_that_was_taken_for_gone_keeps_what_others_serve_as_well() -> None:
-    """Only sessions with an owner end, for they were opened anew elsewhere."""
+    """Its sessions were opened anew nowhere."""
     sessions, words = replica()
-    kept, own = opened(sessions), sessions.open("2025-11-25", {"x": "y" * LONGEST_CAPABILITIES})
+    kept = opened(sessions)
     sessions.displaced("a-2")
-    assert [session.id for session in sessions.all()] == [kept.id]
-    assert sessions.open("2025-11-25", {"x": "y" * LONGEST_CAPABILITIES}).id.startswith("a-2:")
-    assert ("ended", own.id) not in words.said_words
-    sessions.close()
-    assert len(sessions) == 0
+    assert ([session.id for session in sessions.all()], words.said_words) == ([kept.id], [])
 
 
 async def test_a_call_that_is_resumed_is_no_stream_for_messages() -> None:
