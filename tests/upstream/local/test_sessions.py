@@ -14,7 +14,7 @@ PATIENCE = 5.0
 
 @pytest.fixture
 def session() -> LocalSession:
-    return LocalSessions().open("2025-11-25", {})
+    return LocalSessions().open("2025-11-25")
 
 
 async def test_a_stream_gets_nothing_of_another_one(session: LocalSession) -> None:
