@@ -16,8 +16,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from adapter.rules.last_used import LastUsed
-from adapter.wire.nesting import values_at_most
 from adapter.wire.piecewise import Apart, Piecewise
+from adapter.wire.scan import values_at_most
 
 SLICE = 4096
 """Bytes that are read without a pause; what they may hold at most takes about ten milliseconds."""

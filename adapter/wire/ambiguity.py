@@ -28,8 +28,7 @@ from adapter.wire.names import (
     likeness,
     shown_key,
 )
-from adapter.wire.nesting import is_rare
-from adapter.wire.scan import skip_space
+from adapter.wire.scan import is_rare, skip_space
 
 MOST_PLACES = 4096
 """Values of one argument that are looked at, such as the items of a list of files."""

@@ -17,7 +17,7 @@ from adapter.errors import AdapterError, BadJson, BadRequest
 from adapter.wire import spans
 from adapter.wire.ambiguity import doubt_of
 from adapter.wire.names import VERSION_KEY
-from adapter.wire.nesting import dump_odd, has_more_values
+from adapter.wire.scan import has_more_values
 from adapter.wire.trace_context import ABSENT, NO_META, TRACEPARENT, short_text
 
 LONGEST_ID = 1024
@@ -233,6 +233,14 @@ def dump(value: Any) -> bytes:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
         return dump_odd(value)
+
+
+def dump_odd(value: Any, *, sort_keys: bool = False) -> bytes:
+    """A value as JSON in ASCII, in which lone surrogates are legal. Raises BadJson for one that is nested too deep."""
+    try:
+        return json.dumps(value, sort_keys=sort_keys).encode("ascii")
+    except RecursionError:
+        raise BadJson("This JSON is nested too deep to be written again.") from None
 
 
 def _parse_patiently(body: bytes) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from adapter.errors import BadJson
 from adapter.wire.envelope import Envelope, Kind, parse, read_response
 from adapter.wire.names import SUBSCRIPTION_KEY
-from adapter.wire.nesting import has_more_values
+from adapter.wire.scan import has_more_values
 from adapter.wire.shared_ids import CANCELLED, PROGRESS, TOKEN, token_of, with_id
 from adapter.wire.spans import Edit, Replace, Span, edit, find, items
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from adapter.errors import BadJson
 from adapter.wire.envelope import parse
-from adapter.wire.nesting import values_in
 from adapter.wire.outline import Reader, TooManyItems
 from adapter.wire.piecewise import Piecewise
-from adapter.wire.scan import CLOSE_ARRAY, CLOSE_OBJECT, OPEN_ARRAY, OPEN_OBJECT, byte, text_pieces
+from adapter.wire.scan import CLOSE_ARRAY, CLOSE_OBJECT, OPEN_ARRAY, OPEN_OBJECT, byte, text_pieces, values_in
 
 LONG = 1 << 17
 """Bytes of a value that is parsed at once, in some milliseconds."""

@@ -278,3 +278,54 @@ def unescape(quoted: bytes) -> str:
         return quoted[1:-1].decode("utf-8")
     text: str = json.loads(quoted)
     return text
+
+
+# --- how many values ------------------------------------------------------------------------------------------
+
+_BEFORE_A_VALUE = b",[{"
+_OTHERS = bytes(set(range(256)) - set(_BEFORE_A_VALUE))
+_SLICE = 1 << 18
+
+_LARGE = 1 << 17
+
+_RARE = 200
+"""Times that a sign is looked for before it is counted: all of these take less than the count."""
+
+
+def is_rare(text: bytes, sign: bytes, most: int) -> bool:
+    """Tell whether a byte stands in a text fewer than ``most`` times: to find a rare one is ten times as fast as to
+    count it.
+    """
+    at = -1
+    for _ in range(most):
+        at = text.find(sign, at + 1)
+        if at < 0:
+            return True
+    return False
+
+
+def values_at_most(text: bytes) -> int:
+    """No JSON text has more values than this, names of members left out. What stands in strings counts as well.
+
+    It costs about a third of a millisecond for a mebibyte, and a tenth of that for a file in base64.
+    """
+    if len(text) > _LARGE and all(is_rare(text, each, _RARE) for each in (b",", b"[", b"{")):
+        return 3 * _RARE
+    return len(text.translate(None, _OTHERS)) + 1
+
+
+def has_more_values(text: bytes, most: int) -> bool:
+    """Tell whether a JSON text has more than ``most`` values, an empty array or object counted as two."""
+    return len(text) > most and values_at_most(text) > most and values_in(text) > most
+
+
+def values_in(text: bytes) -> int:
+    """How many values a JSON text has, an empty array or object counted as two."""
+    plain = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    # In slices, so that other threads come to their turn.
+    found, inside = 1, 0
+    for start in range(0, len(plain), _SLICE):
+        pieces = plain[start : start + _SLICE].split(b'"')
+        found += len(b"".join(pieces[inside::2]).translate(None, _OTHERS))
+        inside ^= len(pieces) - 1 & 1
+    return found

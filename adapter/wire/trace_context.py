@@ -30,7 +30,6 @@ _SAMPLED, _RANDOM = 1, 2
 
 _PATH = ("params", "_meta", TRACEPARENT)
 _KEY, _META = b'"traceparent"', b'"_meta"'
-_VALUE = re.compile(rb'[ \t\n\r]*+:[ \t\n\r]*+"([^"\\]{0,512}+)"')
 _OBJECT = re.compile(rb"[ \t\n\r]*+:[ \t\n\r]*+\{[ \t\n\r]*+(\}?+)")
 # With the quote of their first member.
 _PARAMS = b'"params":{"'
@@ -95,48 +94,19 @@ def with_traceparent(body: bytes, traceparent: str, former: object) -> bytes:
         if at > 0 and body.count(_KEY) == 1 and body.find(b"\\u") < 0:
             new = b'%b:"%b"' % (_KEY, traceparent.encode("ascii"))
             return b"".join((body[:at], new, body[at + len(pair) :]))
-    return _with_value(body, traceparent, former)
+    return _with_value(body, b'"' + traceparent.encode("ascii") + b'"', former)
 
 
-def _with_value(body: bytes, traceparent: str, former: object) -> bytes:
+def _with_value(body: bytes, value: bytes, former: object) -> bytes:
     """As ``with_traceparent``, for messages of all shapes."""
     if len(body) > LARGEST_EDITED:
         return body
-    value = b'"' + traceparent.encode("ascii") + b'"'
     # A key that is spelled with escapes hides from a look at the bytes.
-    place = None if former is NO_META or b"\\u" in body else _place(body, former)
-    if place is None:
-        return _edited(body, value)
-    start, end, before, behind = place
-    return b"".join((body[:start], before, value, behind, body[end:]))
-
-
-_Place = tuple[int, int, bytes, bytes]
-"""The bytes from one position to another make room for the value, with these texts around it."""
-
-
-def _place(body: bytes, former: object) -> _Place | None:
-    """The place of the value; None where the bytes alone do not show it."""
-    if former is ABSENT:
-        return None if _KEY in body or body.count(_META) != 1 else _place_in_meta(body)
-    return _place_of(former, body) if body.count(_KEY) == 1 else None
-
-
-def _place_in_meta(body: bytes) -> _Place | None:
-    found = _OBJECT.match(body, body.index(_META) + len(_META))
-    if found is None:
-        return None
-    return found.start(1), found.start(1), b'"traceparent":', b"" if found[1] else b","
-
-
-def _place_of(former: object, body: bytes) -> _Place | None:
-    found = _VALUE.match(body, body.index(_KEY) + len(_KEY))
-    if found is None or found[1].decode("utf-8") != former:
-        return None
-    return found.start(1) - 1, found.end(1) + 1, b"", b""
-
-
-def _edited(body: bytes, value: bytes) -> bytes:
+    if former is ABSENT and b"\\u" not in body and _KEY not in body and body.count(_META) == 1:
+        found = _OBJECT.match(body, body.index(_META) + len(_META))
+        if found is not None:
+            at = found.start(1)
+            return b"".join((body[:at], b'"traceparent":', value, b"" if found[1] else b",", body[at:]))
     try:
         return edit(body, [Insert(_PATH, value)])
     except ValueError:

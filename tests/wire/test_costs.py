@@ -15,9 +15,9 @@ from adapter.rules.tools.lists import Entries
 from adapter.wire.ambiguity import doubt_of_answer, leads_elsewhere, may_hold
 from adapter.wire.envelope import ODD_VALUES, answers, parse, read_envelope, read_response
 from adapter.wire.names import RESULT, repeats_a_key
-from adapter.wire.nesting import has_more_values, values_at_most
 from adapter.wire.outline import member, outline, responds
 from adapter.wire.piecewise import at_once
+from adapter.wire.scan import has_more_values, values_at_most
 from adapter.wire.spans import Drop, Insert, edit, find
 from adapter.wire.sse import SseReader, encode, replace_data
 

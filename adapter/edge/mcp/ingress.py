@@ -17,7 +17,7 @@ from adapter.rules.access.headers import SharedFields, missing, to_upstream
 from adapter.rules.access.principals import Caller, Identity, party_of
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import LEGACY, Era, check_mirrors, classify
-from adapter.wire.nesting import has_more_values, values_at_most
+from adapter.wire.scan import has_more_values, values_at_most
 from adapter.wire.signed_urls import forwardable_query
 
 READ_AT_ONCE = 10_000

@@ -25,7 +25,7 @@ from adapter.rules.access.shared_sessions import MANY, ServerRequests, SharedRec
 from adapter.settings.core import UpstreamConnections
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, WholeReply, header
 from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse, read_envelope
-from adapter.wire.nesting import has_more_values
+from adapter.wire.scan import has_more_values
 from adapter.wire.shared_ids import (
     CANCELLED,
     EVERYBODY,

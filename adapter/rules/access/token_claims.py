@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
 from adapter.wire.envelope import parse
-from adapter.wire.nesting import has_more_values
+from adapter.wire.scan import has_more_values
 
 _SCOPE_CLAIMS = ("scope", "scp")
 

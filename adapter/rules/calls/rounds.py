@@ -18,8 +18,7 @@ import orjson
 
 from adapter.errors import BadJson, GrantRequired
 from adapter.rules.access.principals import Scope
-from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse
-from adapter.wire.nesting import dump_odd
+from adapter.wire.envelope import Batch, Envelope, Kind, dump, dump_odd, parse
 from adapter.wire.spans import Drop, edit, find
 
 _FORMAT = 1
@@ -47,7 +46,7 @@ def asks_for_input(message: object) -> str | None:
 def round_key(scope_id: str, server: str, tool: str, arguments: object, state: str) -> str:
     """Return the digest of a round: everything that makes a request the next round of a call, as 64 hex digits.
 
-    Raises BadJson for arguments that are nested too deeply to be written (see nesting).
+    Raises BadJson for arguments that are nested too deeply to be written.
     """
     digest = hashlib.sha256()
     for part in (scope_id, server, tool, state):
