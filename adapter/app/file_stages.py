@@ -18,7 +18,6 @@ from adapter.relay.files.artifact_resources import (
     ResourceRead,
     ResourceTemplates,
 )
-from adapter.relay.files.round_stage import RoundStage
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.stages import StageEntry
@@ -58,7 +57,7 @@ class ActiveFiles(KeptFiles):
             if (stage := self._stage(entry, adapter, tool, edits=edits)) is not None:
                 slot = "uploads" if isinstance(stage, Consumer) else "artifacts"
                 found.append(StageEntry("tools/call", slot, stage, tool))
-        return [StageEntry("tools/call", "rounds", RoundStage(self.rounds), tool), *found] if found else []
+        return [StageEntry("tools/call", "rounds", self.rounds, tool), *found] if found else []
 
     def _edits(self, adapter: UploadConsumer | ArtifactProducer) -> bool:
         """Tell whether what its tools make of their files is kept."""

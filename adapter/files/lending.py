@@ -149,7 +149,7 @@ class FileCopies:
             if found is None or (found.status.st_size, found.status.st_mtime_ns) != recorded:
                 directory.close()
                 return False
-            if _is_there(number, whole):
+            if whole in areas.names(number):
                 directory.close()
                 return True  # made for an earlier round of the same call, and its tool's since
             os.mkdir(part, dir_fd=number)
@@ -193,14 +193,6 @@ class _CopyJob:
         for descriptor in (self._source, self._target, self._directory):
             descriptor.close()
         return True
-
-
-def _is_there(directory: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _make_alike(number: int, original: os.stat_result) -> None:

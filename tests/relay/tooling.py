@@ -28,7 +28,6 @@ from adapter.relay.files.artifact_resources import (
     ResourceTemplates,
 )
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.round_stage import RoundStage
 from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.signed_urls import Credentials, Links
 from adapter.relay.files.upload_batch import FileLimits
@@ -156,13 +155,15 @@ class Tools:
         links = self.links if self.downloads else None
         read = ResourceRead(self.registry, (DOCUMENT,), "artifact://", limit=self.resource_limit, links=links)
         texts = TaskTexts(Redaction(self.files.roots, {}))
-        rounds = RoundStage(self.rounds)
         producers = ("write", "convert", "read") if self.producing.edits else ("write", "convert")
         return StageTable(
             [
                 *(StageEntry("tools/call", "artifacts", producer, tool) for tool in producers),
                 *(StageEntry("tools/call", "uploads", consumer, tool) for tool in ("read", "convert")),
-                *(StageEntry("tools/call", "rounds", rounds, tool) for tool in ("read", "write", "convert")),
+                *(
+                    StageEntry("tools/call", "rounds", self.rounds, tool)
+                    for tool in ("read", "write", "convert")
+                ),
                 StageEntry("initialize", "announce", announcing),
                 StageEntry("server/discover", "announce", announcing),
                 StageEntry("tasks/result", "redact", texts),

@@ -68,31 +68,27 @@ class RoundIndex:
     def __init__(self) -> None:
         self._all: Group = {}
         self._of_scope: dict[str, Group] = {}
-        self._by_key: dict[str, Group] = {}
         self._size = 0
 
     def __repr__(self) -> str:
         return f"<RoundIndex: {len(self._all)} rounds of {len(self._of_scope)} scopes, {self._size} bytes>"
 
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __contains__(self, pending_id: str) -> bool:
-        return pending_id in self._all
-
     def get(self, pending_id: str) -> WaitingRound | None:
         return self._all.get(pending_id)
 
-    def find(self, key: str, now: float) -> WaitingRound | None:
-        """The round of that key that fits best and is not overdue.
+    def find(self, scope_id: str, key: str, now: float) -> WaitingRound | None:
+        """The round of a scope with that key that fits best and is not overdue.
 
         There may be several: a server may say the same state each time one call is made. One that nobody goes on with
         just now fits better than others, then one whose latest state this is, then the newest.
         """
-        found = [each for each in self._by_key.get(key, {}).values() if each.pending.due > now]
-        if not found:
-            return None
-        return min(reversed(found), key=lambda each: (each.taken_by is not None, each.pending.latest != key))
+        rounds = reversed(self.of_scope(scope_id))
+        found = (each for each in rounds if key in each.pending.states and each.pending.due > now)
+        return min(
+            found,
+            key=lambda each: (each.taken_by is not None, each.pending.latest != key),
+            default=None,
+        )
 
     def of_scope(self, scope_id: str) -> list[WaitingRound]:
         """The rounds of a scope, the first to be due first."""
@@ -117,26 +113,18 @@ class RoundIndex:
                 yield each
 
     def add(self, waiting: WaitingRound) -> None:
-        """Its states, its size and its due time must not change until it is dropped."""
+        """Its size and its due time must not change until it is dropped."""
         pending = waiting.pending
         self._all[pending.id] = waiting
         self._size += waiting.size
         self._of_scope.setdefault(pending.scope.id, {})[pending.id] = waiting
-        for key in pending.states:
-            self._by_key.setdefault(key, {})[pending.id] = waiting
 
     def drop(self, waiting: WaitingRound) -> None:
         """Harmless for one that is not there."""
         pending = waiting.pending
         if self._all.pop(pending.id, None) is not None:
             self._size -= waiting.size
-        _take(self._of_scope, pending.scope.id, pending.id)
-        for key in pending.states:
-            _take(self._by_key, key, pending.id)
-
-
-def _take(groups: dict[str, Group], key: str, pending_id: str) -> None:
-    group = groups.get(key, {})
-    group.pop(pending_id, None)
-    if not group:
-        groups.pop(key, None)
+        group = self._of_scope.get(pending.scope.id, {})
+        group.pop(pending.id, None)
+        if not group:
+            self._of_scope.pop(pending.scope.id, None)

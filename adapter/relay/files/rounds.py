@@ -22,10 +22,13 @@ from adapter.relay.files.round_index import ARTIFACT, COPIES, RoundIndex, Waitin
 from adapter.relay.files.signed_urls import Credentials, signature_of
 from adapter.relay.stages import Call
 from adapter.rules.calls.rounds import (
+    STATE,
     PendingRound,
+    asks_for_input,
     decode,
     encode,
     round_key,
+    state_of,
 )
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.redaction import Redaction
@@ -71,6 +74,7 @@ class RoundLimits:
 class Rounds:
     """Pending rounds of all servers, kept in the state store too. ``clock`` gives Unix time in seconds.
 
+    A stage of every tool that is told a place or a link, before the stages that tell it.
     While a round waits, its place is not swept, and the files and links that its tool was given do not expire.
     """
 
@@ -193,6 +197,16 @@ class Rounds:
 
     # --- a request that goes on -------------------------------------------------------------------------------
 
+    async def ask(self, call: Call) -> bytes | None:
+        """Raises LimitReached."""
+        body = call.envelope.body
+        state = state_of(parse(body).get("params")) if STATE in body else None
+        if state is not None:
+            own = await self.resume(call, key_of(call, state))
+            if own is not None:
+                call.change(Replace(("params", "requestState"), dump(own)))
+        return None
+
     async def resume(self, call: Call, key: str) -> str | None:
         """Give the call what its earlier rounds noted; the server's own state, where the client was given another.
 
@@ -200,7 +214,7 @@ class Rounds:
         Raises StoreUnavailable.
         """
         await self._know(call.scope.id)
-        waiting = self._index.find(key, self._clock())
+        waiting = self._index.find(call.scope.id, key, self._clock())
         if waiting is None:
             return None
         if waiting.place is not None:
@@ -247,6 +261,17 @@ class Rounds:
         waiting.version = row.version
 
     # --- an answer that asks ----------------------------------------------------------------------------------
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        if ROUND not in call.notes and STATE not in response:
+            return response
+        message = call.parsed(response)
+        state = asks_for_input(message)
+        if state is not None:
+            return await self.remember(call, state, response)
+        if ROUND in call.notes and isinstance(message.get("result"), dict):
+            await self.end(call)
+        return response
 
     async def remember(self, call: Call, state: str, response: bytes) -> bytes:
         """Keep what the stages noted of a call until its client comes back with ``state``.

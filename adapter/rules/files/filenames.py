@@ -36,31 +36,20 @@ LONGEST_SPELLING = 40
 """Characters that one character of a path may be spelled with: eight escaped slashes."""
 
 _SEPARATOR = re.compile(SLASHES)
-_ANY_SEPARATOR = re.compile(r"(?:\\{0,4}/|\\{1,4}|%2[fF]|%5[cC]|(?!)){1,8}+")
 # Of backslashes a tail takes only those that escape something within it: the one before a quote or an n belongs to
 # the text around.
 _TAIL = re.compile(rf"(?:[^\\{DELIMITERS}]|\\{{1,4}}[/ ]|\\{{1,4}}u(?!00[0-7])[0-9a-fA-F]{{4}})+")
-_WINDOWS_TAIL = re.compile(rf"[^{DELIMITERS}]+")
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]+")
 _LEADING = re.compile(_LEAD)
 _ENDS_HERE = re.compile(ENDS)
 
 
-def is_windows(path: str) -> bool:
-    return not path.startswith("/")
-
-
 @lru_cache(64)
 def any_of(paths: tuple[str, ...]) -> re.Pattern[str]:
     """An expression for any of these absolute paths, however spelled, the longest first, and whatever is below."""
-    posix: list[str] = []
-    windows: list[str] = []
-    for path in sorted(paths, key=len, reverse=True):
-        on_windows = is_windows(path)
-        spelled = "".join(_spelling(char, on_windows).pattern for char in path.lstrip("/"))
-        (windows if on_windows else posix).append(spelled + ENDS)
-    choices = [f"{_LEAD}(?:{'|'.join(posix)})"] * bool(posix) + windows
-    return re.compile("|".join(choices))
+    ordered = sorted(paths, key=len, reverse=True)
+    spelled = ("".join(_spelling(char).pattern for char in path.lstrip("/")) + ENDS for path in ordered)
+    return re.compile(f"{_LEAD}(?:{'|'.join(spelled)})")
 
 
 @lru_cache(256)
@@ -71,38 +60,35 @@ def plainest_part(path: str) -> str:
 
 def end_of(text: str, start: int, path: str) -> int | None:
     """Return the index where the absolute path spelled at ``start`` ends, None if it is another path."""
-    windows = is_windows(path)
-    if windows:
-        return end_of_part(text, start, path, windows=True)
     lead = _LEADING.match(text, start)
     return None if lead is None else end_of_part(text, lead.end(), path.lstrip("/"))
 
 
-def end_of_part(text: str, start: int, part: str, *, windows: bool = False) -> int | None:
+def end_of_part(text: str, start: int, part: str) -> int | None:
     """The same for a path's last components, which begin at ``start``."""
     at = start
     if text.startswith(part, at):
         at += len(part)
     else:
         for char in part:
-            here = _spelling(char, windows).match(text, at)
+            here = _spelling(char).match(text, at)
             if here is None:
                 return None
             at = here.end()
     return at if _ENDS_HERE.match(text, at) else None
 
 
-def behind_slashes(text: str, at: int, *, windows: bool = False) -> int | None:
+def behind_slashes(text: str, at: int) -> int | None:
     """Return the index where the next component begins, None if no path goes on at ``at``."""
-    here = (_ANY_SEPARATOR if windows else _SEPARATOR).match(text, at)
+    here = _SEPARATOR.match(text, at)
     return None if here is None else here.end()
 
 
-def end_of_tail(text: str, at: int, *, windows: bool = False) -> int:
+def end_of_tail(text: str, at: int) -> int:
     """Return the index where a path ends that is known only up to ``at``: ``at`` itself if the path ends there."""
-    tail, end = _WINDOWS_TAIL if windows else _TAIL, at
+    end = at
     # In steps: others wait for the end of each, and it keeps a place for each character of its own.
-    while here := tail.match(text, end, end + STEP):
+    while here := _TAIL.match(text, end, end + STEP):
         end = here.end()
     # The stop behind a sentence, or the backslash of an escape behind the path, is not the path's.
     while end > at:
@@ -127,10 +113,8 @@ def search(pattern: re.Pattern[str], text: str, at: int, reach: int) -> re.Match
 
 
 @lru_cache(4096)
-def _spelling(char: str, windows: bool) -> re.Pattern[str]:
+def _spelling(char: str) -> re.Pattern[str]:
     """All ways to spell one character of a path."""
-    if windows and char in "/\\":
-        return _ANY_SEPARATOR
     if char == "/":
         return _SEPARATOR
     if _PLAIN.match(char):

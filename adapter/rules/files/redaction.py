@@ -23,7 +23,6 @@ from adapter.rules.files.filenames import (
     end_of,
     end_of_part,
     end_of_tail,
-    is_windows,
     plainest_part,
     search,
 )
@@ -80,7 +79,7 @@ class Redaction:
         """Put in order what is known. Not before it is needed: most calls have one of these, and few texts a path."""
         self._ready = True
         for path in sorted(self._replacements, key=len, reverse=True):
-            root = next((root for root in self._roots if path.startswith((root + "/", root + "\\"))), None)
+            root = next((root for root in self._roots if path.startswith(root + "/")), None)
             if root is None:
                 continue
             # By its ids, because there may be thousands, and a text may name each.
@@ -138,17 +137,16 @@ class Redaction:
 
         None for a root by itself that may be anything.
         """
-        windows = is_windows(root)
-        behind = behind_slashes(text, end, windows=windows)
+        behind = behind_slashes(text, end)
         if behind is not None:
             place = _PLACE_IN_TEXT.match(text, behind)
             known = None if place is None else self._held_at(text, place)
             if known is not None:
                 return known
-            tail = end_of_tail(text, end, windows=windows)
+            tail = end_of_tail(text, end)
             if tail > end:
                 return _Seen(WITHHELD, tail)
-        return _Seen(WITHHELD, end) if root.count("/") > 1 or root.count("\\") > 1 else None
+        return _Seen(WITHHELD, end) if root.count("/") > 1 else None
 
     # --- anywhere ---------------------------------------------------------------------------------------------
 
@@ -213,7 +211,7 @@ _BEGINS = re.compile(
 def _sought(roots: tuple[str, ...]) -> tuple[tuple[str, ...], list[str], tuple[bytes, ...]]:
     """Roots without a slash at their ends, the longest first; ``_parts_with_gaps`` of them; and what stands in every
     JSON that names a path of the store, or may stand for it."""
-    own = tuple(sorted({root.rstrip("/\\") for root in roots} - {""}, key=len, reverse=True))
+    own = tuple(sorted({root.rstrip("/") for root in roots} - {""}, key=len, reverse=True))
     needles = ("\\u00", *(plainest_part(root) for root in own), *AREAS.values())
     return own, _parts_with_gaps(own), tuple(needle.encode() for needle in needles)
 

@@ -202,14 +202,6 @@ def test_the_whole_disk_is_no_root(root: str) -> None:
     assert withhold("/etc/passwd", [root], {}) == "/etc/passwd"
 
 
-def test_paths_of_windows() -> None:
-    """Backslashes, single or escaped, and slashes are the same there."""
-    root, own = "C:\\srv\\data", "C:\\srv\\data\\a\\x.png"
-    text = f"{own} {json.dumps(own)} file:///C:/srv/data/a/x.png C:\\srv\\data\\b xC:\\srv\\data\\b"
-    expected = f'artifact://x "artifact://x" artifact://x {WITHHELD} xC:\\srv\\data\\b'
-    assert withhold(text, [root], {own: "artifact://x"}) == expected
-
-
 @pytest.mark.parametrize(
     "text",
     [
