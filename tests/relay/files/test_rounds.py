@@ -43,7 +43,7 @@ OWNER = principal_scope(b"", "anonymous")
 class Asking:
     """An upstream that asks ``rounds`` times before it writes its file, and answers no state but its own of these
     very arguments; not ``bound``: any that says its number. ``state`` makes a state out of the path it was told and
-    its number.
+    its number. A request with a state is answered after the event ``waits``.
     """
 
     def __init__(
@@ -53,9 +53,19 @@ class Asking:
         self.told: list[Any] = []
         self.states: dict[str, tuple[int, Any]] = {}
         self.bound = bound
+        self.waits: asyncio.Event | None = None
         self._state = state or (lambda _, number: f"state-{len(self.states)}-{number}")
 
+    async def heard(self, times: int) -> None:
+        """Wait until it was asked so many times."""
+        while len(self.told) < times:
+            await asyncio.sleep(0)
+
     def __call__(self, request: UpstreamRequest) -> ScriptedAnswer:
+        waits = self.waits if b"requestState" in request.body else None
+        return replace(self._answer(request), after=waits)
+
+    def _answer(self, request: UpstreamRequest) -> ScriptedAnswer:
         params = orjson.loads(request.body)["params"]
         arguments, state = params["arguments"], params.get("requestState")
         self.told.append(arguments)
@@ -185,19 +195,12 @@ _ARTIFACT = FileKind.ARTIFACT
 
 async def test_same_round_twice_at_once_is_refused(tmp_path: Path) -> None:
     """Both would write the same file. When the first is over the client may try again."""
-    go_on = asyncio.Event()
     asking = Asking(rounds=1)
-
-    def act(request: UpstreamRequest) -> ScriptedAnswer:
-        answer = asking(request)
-        waits = b"requestState" in request.body
-        return ScriptedAnswer(chunks=answer.chunks, after=go_on if waits else None)
-
-    async with tools(tmp_path, act) as one:
+    asking.waits = go_on = asyncio.Event()
+    async with tools(tmp_path, asking) as one:
         state = state_in(await called(one, "write", {}))
         first = asyncio.ensure_future(called(one, "write", {}, state))
-        while len(asking.told) < 2:
-            await asyncio.sleep(0)
+        await asking.heard(2)
         with pytest.raises(LimitReached, match="requestState"):
             await called(one, "write", {}, state)
         go_on.set()
@@ -206,23 +209,15 @@ async def test_same_round_twice_at_once_is_refused(tmp_path: Path) -> None:
 
 async def test_round_whose_client_left_can_be_gone_on_with(tmp_path: Path) -> None:
     """Nothing is lost with a request that was cut off."""
-    never = asyncio.Event()
     asking = Asking(rounds=1)
-    cut_off = [True]
-
-    def act(request: UpstreamRequest) -> ScriptedAnswer:
-        answer = asking(request)
-        waits = cut_off[0] and b"requestState" in request.body
-        return ScriptedAnswer(chunks=answer.chunks, after=never if waits else None)
-
-    async with tools(tmp_path, act) as one:
+    asking.waits = asyncio.Event()
+    async with tools(tmp_path, asking) as one:
         state = state_in(await called(one, "write", {}))
         first = asyncio.ensure_future(called(one, "write", {}, state))
-        while len(asking.told) < 2:
-            await asyncio.sleep(0)
+        await asking.heard(2)
         first.cancel()
         await asyncio.wait([first])
-        cut_off[0] = False
+        asking.waits = None
         assert artifact_of(await called(one, "write", {}, state))
         assert asking.told[0] == asking.told[1] == asking.told[2]
 
@@ -556,23 +551,17 @@ async def test_a_round_that_goes_on_elsewhere_meanwhile_is_not_given_up(
 
 async def test_a_round_that_is_answered_elsewhere_is_not_given_up(tmp_path: Path) -> None:
     """It falls due while its last request is under way at one replica, and the cleanup of another looks at it."""
-    shared, asking, go_on = SharedMemory(), Asking(rounds=1), asyncio.Event()
-
-    def act(request: UpstreamRequest) -> ScriptedAnswer:
-        answer = asking(request)
-        waits = b"requestState" in request.body
-        return ScriptedAnswer(chunks=answer.chunks, after=go_on if waits else None)
-
+    shared, asking = SharedMemory(), Asking(rounds=1)
+    asking.waits = go_on = asyncio.Event()
     async with (
-        tools(tmp_path, act, store=shared.replica()) as one,
-        tools(tmp_path, act, store=shared.replica(), clock=one.clock) as two,
+        tools(tmp_path, asking, store=shared.replica()) as one,
+        tools(tmp_path, asking, store=shared.replica(), clock=one.clock) as two,
     ):
         state = state_in(await called(one, "write", {}))
         one.clock.now += 900
         overdue = await shared.rows.overdue(TABLE, one.clock.now + 200)
         last = asyncio.ensure_future(called(two, "write", {}, state))
-        while len(asking.told) < 2:
-            await asyncio.sleep(0)
+        await asking.heard(2)
         one.clock.now += 200
         await one.rounds.expire()
         await one.rounds.expire_known()

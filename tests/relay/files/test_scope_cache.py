@@ -153,39 +153,24 @@ async def test_head_of_a_scope_with_files_stays() -> None:
         assert decode_head(row.value) == {}
 
 
-async def test_head_of_an_empty_scope_stays_for_an_hour() -> None:
-    """Longer than any replica may remember its version; then the cleanup deletes it."""
+@pytest.mark.parametrize(("ended", "kept"), [(False, EMPTY_KEPT), (True, ENDED_KEPT)])
+async def test_head_of_an_empty_scope_stays_for_a_while(ended: bool, kept: float) -> None:
+    """For an hour, longer than any replica may remember its version; for minutes where the session has ended, which
+    does not come back. Then the cleanup deletes it."""
 
     async def nobody(scope: Scope) -> bool:
         return False
 
     async with replicas(2) as (one, two):
         [record] = await one.upload(b"1")
-        await one.registry.drop(record)
-        await two.registry.tidy(nobody)
-        assert await one.store.count(HEADS) == 1 and await one.store.count(TABLE) == 0
-        one.clock.now += EMPTY_KEPT + 1
-        await two.registry.tidy(nobody)
-        assert await one.store.count(HEADS) == 0
+        await (one.registry.drop_scope(ALICE.id) if ended else one.registry.drop(record))
+        for heads in (1, 0):
+            await two.registry.tidy(nobody)
+            assert await one.store.count(HEADS) == heads and await one.store.count(TABLE) == 0
+            one.clock.now += kept + 1
         await words()
         [record] = await one.upload(b"2")
         assert await two.held() == [record]
-
-
-async def test_head_of_an_ended_scope_stays_for_minutes() -> None:
-    """Sessions end all the time, and one that has ended does not come back."""
-
-    async def nobody(scope: Scope) -> bool:
-        return False
-
-    async with replicas(2) as (one, two):
-        await one.upload(b"1")
-        await one.registry.drop_scope(ALICE.id)
-        await two.registry.tidy(nobody)
-        assert await one.store.count(HEADS) == 1 and await one.store.count(TABLE) == 0
-        one.clock.now += ENDED_KEPT + 1
-        await two.registry.tidy(nobody)
-        assert await one.store.count(HEADS) == 0
 
 
 async def test_one_process_writes_no_head(filing: Filing) -> None:

@@ -351,24 +351,6 @@ async def test_a_copy_that_is_no_file_any_more_is_not_kept(tmp_path: Path, chang
         assert await one.artifacts() == [] and list(tmp_path.glob("staging/*/*")) == []
 
 
-async def test_a_copy_that_is_gone_costs_no_other_its_changes(tmp_path: Path) -> None:
-    """The first file was removed, the second one is kept, and the result says that this is not all."""
-
-    def change(path: Path) -> None:
-        if path.name == "a.txt":
-            path.unlink()
-        else:
-            more(path)
-
-    async with tools(tmp_path, changing(change), producing=EDITS) as one:
-        records = [await one.uploaded(name.encode(), f"{name}.txt") for name in "ab"]
-        meta = (await one.call("read", calling(*records)))["result"]["_meta"]
-        assert meta["artifact"]["filename"] == "b.txt"
-        assert meta["artifact_error"].startswith(
-            "The tool answered, but not all of its files could be captured."
-        )
-
-
 async def test_a_copy_that_has_grown_too_large_is_not_kept(tmp_path: Path) -> None:
     """The limit and its setting are named, and nothing is evicted."""
     limit = CaptureLimit(10, "artifacts.max_file_bytes")
@@ -379,14 +361,24 @@ async def test_a_copy_that_has_grown_too_large_is_not_kept(tmp_path: Path) -> No
         assert await one.artifacts() == [] and await bytes_of(one, record) == b"hello"
 
 
-async def test_a_copy_that_has_grown_too_large_costs_no_other_its_changes(tmp_path: Path) -> None:
-    """The first file is above the limit, the second one is kept, and the result says what is missing and why."""
+@pytest.mark.parametrize(
+    ("change", "why"), [(Path.unlink, " A file is no longer"), (more, " The tool's file is larger")]
+)
+async def test_a_copy_that_cannot_be_kept_costs_no_other_its_changes(
+    tmp_path: Path, change: Change, why: str
+) -> None:
+    """The first file was removed or is above the limit, the second one is kept, and the result says what is missing."""
+
+    def changed(path: Path) -> None:
+        (change if path.name == "5.txt" else more)(path)
+
     limit = CaptureLimit(12, "artifacts.max_file_bytes")
-    async with tools(tmp_path, changing(more), producing=replace(EDITS, limit=limit)) as one:
+    async with tools(tmp_path, changing(changed), producing=replace(EDITS, limit=limit)) as one:
         records = [await one.uploaded(content, f"{len(content)}.txt") for content in (b"hello", b"h")]
         meta = (await one.call("read", calling(*records)))["result"]["_meta"]
         assert meta["artifact"]["filename"] == "1.txt"
-        assert "not all of its files could be captured. The tool's file is larger" in meta["artifact_error"]
+        expected = f"The tool answered, but not all of its files could be captured.{why}"
+        assert meta["artifact_error"].startswith(expected)
 
 
 async def test_a_tool_may_edit_one_file_and_write_another(tmp_path: Path) -> None:
