@@ -21,11 +21,11 @@ from adapter.edge.http.access import Bases
 from adapter.edge.http.bodies import BodyLimits
 from adapter.edge.http.limits import Patience
 from adapter.edge.router import Front
-from adapter.oauth.port import TokenVerifier
 from adapter.relay.stages import StageTable
+from adapter.rules.access.token_claims import TokenVerifier
 from adapter.settings.root import Settings
 from adapter.state.port import Store, tell_all
-from adapter.state.watched import WatchedStore
+from adapter.state.watched import MeasuredStore, WatchedStore
 
 # The parts that only some settings ask for are imported where they do.
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ def build(
     if settings.telemetry.measures:
         # Late: it loads the library of metrics.
         from adapter.app.measuring.parts import build_registry
-        from adapter.state.measured import MeasuredStore
 
         registry = build_registry()
         store = MeasuredStore(store, registry)

@@ -15,12 +15,12 @@ from adapter.oauth.browser_sessions import BrowserSessions
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.grants.issuer_finder import PREFIX as GRANTS
 from adapter.oauth.http import IssuerHttp, token_http
-from adapter.oauth.port import TokenVerifier
 from adapter.oauth.sign_in import SignIn, SignInConfig
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.scopes import kept_secret
 from adapter.rules.access.browser_sessions import RoleRules
 from adapter.rules.access.resources import CONSOLE, resources_below
+from adapter.rules.access.token_claims import TokenVerifier
 from adapter.settings.console import ConsoleOAuth, console_issuer
 from adapter.settings.root import Settings
 

@@ -12,9 +12,9 @@ from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp
 from adapter.oauth.introspection import OpaqueTokens
 from adapter.oauth.issuer import LIFE, Issuer, IssuerTrust, fetch_keys
-from adapter.oauth.port import TokenVerifier
 from adapter.oauth.verified_tokens import VerifiedTokens
 from adapter.pipeline.key_set import KeySet
+from adapter.rules.access.token_claims import TokenVerifier
 from adapter.settings.auth import OAuth
 
 

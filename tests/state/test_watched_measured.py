@@ -11,8 +11,8 @@ import pytest
 from adapter.errors import StoreUnavailable
 from adapter.rules.metrics.catalogue import CLEANUP_REMOVED, STORE_DURATION
 from adapter.rules.metrics.metric import Metric
-from adapter.state.measured import MeasuredStore
 from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Delete, Put
+from adapter.state.watched import MeasuredStore
 from tests.state.shared import SharedMemory
 
 
