@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.oauth.http import IssuerHttp
@@ -22,21 +24,67 @@ from adapter.rules.access.resources import republished
 FRESH = 3600.0
 """Seconds for which metadata is used without asking again."""
 
-PAUSE = 30.0
-"""Seconds after which metadata that could not be had is asked for again, where there is an older one."""
+PAUSE = 2.0
+"""Seconds after which metadata that could not be had is asked for again."""
 
-MOST_ISSUERS = 64
-"""Issuers of which metadata is kept."""
+T = TypeVar("T")
+
+
+class Refreshed(Generic[T]):
+    """A value that ``ask`` gives: used for ``fresh`` seconds, and on where no newer one can be had.
+
+    After a failure nobody is asked for ``pause`` seconds. All callers wait for the same request, which goes on when
+    they leave. ``clock`` gives seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Coroutine[Any, Any, T]],
+        clock: Callable[[], float],
+        fresh: float,
+        pause: float,
+    ) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._fresh = fresh
+        self._pause = pause
+        self._value: T | None = None
+        self._failure: Exception | None = None
+        self._until = -math.inf
+        self._asking: asyncio.Task[None] | None = None
+
+    async def get(self) -> T:
+        """The value. Raises what ``ask`` raised where there never was one: an AdapterError, or ValueError."""
+        if self._clock() >= self._until:
+            if self._asking is None:
+                self._asking = asyncio.create_task(self._refresh())
+            await asyncio.shield(self._asking)
+        if self._value is None:
+            raise copy(self._failure or UpstreamBroken())
+        return self._value
+
+    def outdate(self) -> None:
+        """Ask again when the value is wanted next."""
+        self._until = -math.inf
+
+    async def _refresh(self) -> None:
+        try:
+            self._value = await self._ask()
+            self._until = self._clock() + self._fresh
+        except (AdapterError, ValueError) as error:
+            self._failure = error.with_traceback(None)
+            self._until = self._clock() + self._pause
+        finally:
+            self._asking = None
 
 
 class Discovery:
-    """Finds the metadata of issuers. ``clock`` gives seconds that never go back."""
+    """Finds the metadata of issuers, which settings name. ``clock`` gives seconds that never go back."""
 
     def __init__(self, http: IssuerHttp, clock: Callable[[], float] = time.monotonic) -> None:
         self._http = http
         self._clock = clock
-        self._found: OrderedDict[str, tuple[IssuerMetadata, float]] = OrderedDict()
-        self._asking: dict[str, asyncio.Future[IssuerMetadata]] = {}
+        self._found: dict[str, Refreshed[IssuerMetadata]] = {}
 
     def __repr__(self) -> str:
         return f"<Discovery: {len(self._found)} issuers>"
@@ -44,39 +92,17 @@ class Discovery:
     async def metadata(self, issuer: str) -> IssuerMetadata:
         """The metadata of ``issuer``; older metadata where no newer can be had.
 
-        All callers wait for the same requests. Raises UpstreamUnreachable, UpstreamSilent and UpstreamBroken.
+        Raises UpstreamUnreachable, UpstreamSilent and UpstreamBroken.
         """
-        known = self._found.get(issuer)
-        if known is not None and self._clock() - known[1] < FRESH:
-            return known[0]
-        try:
-            return await asyncio.shield(self._asked(issuer))
-        except AdapterError:
-            if known is None:
-                raise
-            self._found[issuer] = known[0], self._clock() - FRESH + PAUSE
-            return known[0]
+        if issuer not in self._found:
+            ask = partial(find_metadata, self._http, issuer)
+            self._found[issuer] = Refreshed(ask, self._clock, FRESH, PAUSE)
+        return await self._found[issuer].get()
 
     def outdate(self, issuer: str) -> None:
         """Ask again when the metadata is wanted next: an endpoint that it named has failed."""
         if (known := self._found.get(issuer)) is not None:
-            self._found[issuer] = known[0], -math.inf
-
-    def _asked(self, issuer: str) -> asyncio.Future[IssuerMetadata]:
-        if (asking := self._asking.get(issuer)) is None:
-            asking = self._asking[issuer] = asyncio.ensure_future(find_metadata(self._http, issuer))
-            asking.add_done_callback(lambda done: self._settle(issuer, done))
-        return asking
-
-    def _settle(self, issuer: str, done: asyncio.Future[IssuerMetadata]) -> None:
-        del self._asking[issuer]
-        # Callers may all have left, and nobody else would look at a failure.
-        if done.cancelled() or done.exception() is not None:
-            return
-        self._found[issuer] = done.result(), self._clock()
-        self._found.move_to_end(issuer)
-        if len(self._found) > MOST_ISSUERS:
-            self._found.popitem(last=False)
+            known.outdate()
 
 
 async def find_metadata(http: IssuerHttp, issuer: str, *, forgiving: bool = False) -> IssuerMetadata:
@@ -121,38 +147,25 @@ class UpstreamMetadata:
     http: IssuerHttp
     clock: Callable[[], float]
     told: Sequence[str] = ()
-    _found: bytes | None = field(default=None, init=False)
-    _failure: UpstreamBroken | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._until = float("-inf")
+        self._document = Refreshed(self._fetched, self.clock, DOCUMENT_FRESH, DOCUMENT_PAUSE)
 
     def __repr__(self) -> str:
         return f"<UpstreamMetadata of {self.resource!r}>"
 
     async def document(self) -> bytes:
         """The document; of an upstream that fails now the last one. Raises UpstreamBroken where there never was one."""
-        if self.clock() >= self._until:
-            async with self._lock:
-                if self.clock() >= self._until:
-                    await self._fetch()
-        if self._found is None:
-            assert self._failure is not None, "the first fetch finds one of both"
-            raise UpstreamBroken(str(self._failure))
-        return self._found
+        return await self._document.get()
 
-    async def _fetch(self) -> None:
+    async def _fetched(self) -> bytes:
         try:
-            self._found = await self._ask()
+            return await self._ask()
         except (AdapterError, ValueError) as error:
-            self._until = self.clock() + DOCUMENT_PAUSE
             why = str(error).rstrip(".")
-            self._failure = UpstreamBroken(
+            raise UpstreamBroken(
                 f"The upstream server's protected-resource metadata are missing: {why}."
-            )
-        else:
-            self._until = self.clock() + DOCUMENT_FRESH
+            ) from None
 
     async def _ask(self) -> bytes:
         reasons: list[str] = []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.oauth.discovery import FRESH, MOST_ISSUERS, PAUSE, Discovery
+from adapter.oauth.discovery import FRESH, PAUSE, Discovery
 from adapter.oauth.http import LARGEST, IssuerHttp
 from tests.oauth.authorization_server import (
     KEYS,
@@ -139,15 +139,6 @@ async def test_metadata_can_be_outdated(server: AuthorizationServer, discovery: 
     discovery.outdate("https://unknown.example")
     await discovery.metadata(server.issuer)
     assert server.asked == [OAUTH, OAUTH]
-
-
-async def test_a_bounded_number_of_issuers_is_kept(server: AuthorizationServer, discovery: Discovery) -> None:
-    """Of more, those that were asked last."""
-    for number in range(MOST_ISSUERS + 3):
-        issuer = f"{server.issuer}/{number}"
-        server.answers[f"{OAUTH}/{number}"] = {"issuer": issuer}
-        await discovery.metadata(issuer)
-    assert repr(discovery) == f"<Discovery: {MOST_ISSUERS} issuers>"
 
 
 async def test_failures_are_of_the_catalogue(server: AuthorizationServer, discovery: Discovery) -> None:

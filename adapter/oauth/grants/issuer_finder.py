@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, AuthorizationFailed
-from adapter.oauth.discovery import find_metadata
+from adapter.oauth.discovery import Refreshed, find_metadata
 from adapter.oauth.http import IssuerHttp
 from adapter.rules.access.authorization_servers import (
     Challenge,
@@ -98,12 +97,9 @@ class IssuerFinder:
     http: IssuerHttp
     log: FilteringBoundLogger
     clock: Callable[[], float] = time.monotonic
-    _found: GrantSource | None = field(default=None, init=False)
-    _failed: AuthorizationFailed | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._until = 0.0
-        self._lock = asyncio.Lock()
+        self._source = Refreshed(self._asked, self.clock, FRESH, PAUSE)
         self.challenge = Challenge(None)
         """The last one of the upstream that this process has seen."""
 
@@ -116,31 +112,25 @@ class IssuerFinder:
         if challenge.metadata is None and not challenge.scopes:
             return
         if self.challenge.metadata is None and not self.challenge.scopes:
-            self._until = 0.0
+            self._source.outdate()
         self.challenge = challenge
 
     async def find(self) -> GrantSource:
         """The authorization server, asked for at most every FRESH seconds. Raises AuthorizationFailed."""
-        async with self._lock:
-            if self.clock() >= self._until:
-                await self._find_anew()
-        if self._found is None:
-            raise self._failed or AuthorizationFailed()
-        return self._found
+        return await self._source.get()
 
-    async def _find_anew(self) -> None:
+    async def _asked(self) -> GrantSource:
         try:
-            self._found, self._failed = await self._discovered(), None
-            self._until = self.clock() + FRESH
+            return await self._discovered()
         except (AdapterError, ValueError) as error:
             self.log.warning(
                 "the authorization server of an upstream was not found",
                 server=self.terms.server,
                 why=str(error),
             )
-            self._failed = AuthorizationFailed()
-            self._failed.reason = str(error)
-            self._until = self.clock() + PAUSE
+            failed = AuthorizationFailed()
+            failed.reason = str(error)
+            raise failed from error
 
     async def _discovered(self) -> GrantSource:
         url, auth = self.terms.url, self.terms.auth
