@@ -22,6 +22,7 @@ from adapter.rules.access.grants import Tokens
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row, Store
 from adapter.state.sealed_rows import SealedRows
+from tests.pipeline.issuer import Clock
 
 
 class Issuer:
@@ -43,16 +44,6 @@ class Issuer:
         if self.failing:
             raise CredentialsMissing(f"No token {number}.")
         return Tokens(number, None, self.life, None)
-
-
-class Clock:
-    """Unix time, as a test has it."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

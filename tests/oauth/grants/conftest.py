@@ -25,19 +25,10 @@ from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.state.sealed_rows import SealedRows
 from tests.oauth.grants.scripted_issuer import ScriptedIssuer, issuing
+from tests.pipeline.issuer import Clock
 
 ALICE = Caller("alice:0123456789abcdef", fields={"Host": "adapter"})
 BOB = Caller("bob:0123456789abcdef", fields={"Host": "adapter"})
-
-
-@dataclass
-class Clock:
-    """Unix time, as a test sets it."""
-
-    now: float = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Replica:

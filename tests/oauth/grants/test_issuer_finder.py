@@ -13,6 +13,7 @@ from adapter.errors import AuthorizationFailed, UpstreamUnreachable
 from adapter.oauth.grants.issuer_finder import FRESH, PAUSE, GrantConfig, IssuerFinder
 from adapter.oauth.http import IssuerHttp
 from adapter.settings.servers.upstream_auth import UpstreamAuth
+from tests.pipeline.issuer import Clock
 
 UPSTREAM, ISSUER = "https://notes.example/mcp", "https://login.example"
 METADATA = "https://notes.example/.well-known/oauth-protected-resource"
@@ -55,17 +56,10 @@ class Documents(IssuerHttp):
         raise AssertionError((url, body, kind, headers))
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def finder(documents: Documents, clock: Clock | None = None, **terms: Any) -> IssuerFinder:
     auth = UpstreamAuth.model_validate({"type": "authorization_code", **terms})
     settings = GrantConfig("notes", UPSTREAM, "https://tools.example", auth)
-    return IssuerFinder(settings, documents, structlog.get_logger(), clock or Clock())
+    return IssuerFinder(settings, documents, structlog.get_logger(), clock or Clock(0.0))
 
 
 async def test_an_upstream_names_its_server() -> None:
@@ -199,7 +193,7 @@ async def test_refresh_tokens_are_asked_for() -> None:
 
 async def test_found_once_and_failed_not_often() -> None:
     """What was found is used for a while; after a failure nobody is asked at once again."""
-    clock = Clock()
+    clock = Clock(0.0)
     documents = Documents({f"{METADATA}/mcp": resource(), SERVER: server()})
     it = finder(documents, clock)
     await it.find()
