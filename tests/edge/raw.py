@@ -269,13 +269,13 @@ class RawClient:
     """One keep-alive connection to the adapter; nothing is added but what HTTP needs."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self.session: str | None = None
 
     async def __aenter__(self) -> RawClient:
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 24)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -294,7 +294,7 @@ class RawClient:
         """Send a request; ``fields`` are header fields with ``_`` for ``-``."""
         assert self._writer is not None
         head = {
-            "host": f"127.0.0.1:{self._port}",
+            "host": f"127.0.0.1:{self.port}",
             "accept": "application/json, text/event-stream",
             "content-type": "application/json",
             "content-length": str(len(body)),
@@ -379,13 +379,16 @@ def call_body(name: str = "tool", number: int = 1) -> bytes:
 MODERN_VERSION = "2026-07-28"
 
 
+MODERN_META = {
+    "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+"""What a request of the stateless era says in ``_meta``."""
+
+
 def modern_body(name: str = "tool", number: int = 1) -> bytes:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
-        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    params = {"name": name, "arguments": {}, "_meta": meta}
+    params = {"name": name, "arguments": {}, "_meta": MODERN_META}
     return orjson.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
 
 

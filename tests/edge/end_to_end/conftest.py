@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.edge.company import StartCompany, company_of
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.hostile import StartScene, scene_of
 from tests.oauth.protected import answer
@@ -47,3 +48,9 @@ async def collector() -> AsyncIterator[Collector]:
     """A collector of OTLP over HTTP."""
     async with http_collector() as found:
         yield found
+
+
+@pytest.fixture
+def company(upstream: StartUpstream, adapter: StartAdapter) -> StartCompany:
+    """See ``company_of``."""
+    return company_of(upstream, adapter)

@@ -4,177 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import orjson
 import pytest
 
-from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
-from tests.edge.raw import MODERN_VERSION, Exchange, Head, RawClient, RawUpstream, answering, event
-
-ALICE, BOB, CAROL = (
-    "alices-token-0123456789abcdef",
-    "bobs-token-0123456789abcdef",
-    "carols-token-0123456789abcdef",
+from tests.edge.company import (
+    ALICE,
+    AUTH,
+    BOB,
+    CAROL,
+    LISTS,
+    PROMPTS,
+    RULES,
+    TEMPLATES,
+    TOOLS,
+    Person,
+    StartCompany,
+    entry_of,
+    office,
 )
-AUTH = {
-    "auth": {
-        "enabled": True,
-        "tokens": [
-            {"name": name, "token": token}
-            for name, token in (("alice", ALICE), ("bob", BOB), ("carol", CAROL))
-        ],
-    }
-}
-RULES: list[dict[str, Any]] = [
-    {
-        "principals": ["alice"],
-        "tools": ["*"],
-        "resources": ["file:///*"],
-        "prompts": ["*"],
-        "deny": ["payroll_*", "file:///payroll/*"],
-    },
-    {
-        "principals": ["bob"],
-        "tools": ["read_*", "payroll_show"],
-        "resources": ["file:///public/*"],
-        "prompts": ["greet"],
-    },
-]
-TOOLS = ["read_file", "write_file", "payroll_show"]
-RESOURCES = ["file:///public/a", "file:///payroll/b", "file:///home/c"]
-TEMPLATES = ["file:///public/{name}", "file:///{+path}"]
-PROMPTS = ["greet", "review"]
-
-PRODUCER = {"type": "artifact_producer", "tools": ["read_file"], "output_path_argument": "path"}
-
-LISTS: dict[str, tuple[str, str, list[str]]] = {
-    "tools/list": ("tools", "name", TOOLS),
-    "resources/list": ("resources", "uri", RESOURCES),
-    "resources/templates/list": ("resourceTemplates", "uriTemplate", TEMPLATES),
-    "prompts/list": ("prompts", "name", PROMPTS),
-}
-
-
-def entry_of(method: str, name: str) -> dict[str, Any]:
-    _, member, _ = LISTS[method]
-    schema = {"inputSchema": {"type": "object"}} if method == "tools/list" else {}
-    return {member: name, "name": name, **schema}
-
-
-async def office(exchange: Exchange) -> None:
-    """An upstream with two entries on each page of its lists; it answers its own way to what it does not have."""
-    message: dict[str, Any] = exchange.message
-    method, params = message["method"], message.get("params") or {}
-    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
-    if method in LISTS:
-        key, _, names = LISTS[method]
-        start = int(params.get("cursor") or 0)
-        answer["result"] = {
-            key: [entry_of(method, name) for name in names[start : start + 2]],
-            "cacheScope": "public",
-        }
-        if start + 2 < len(names):
-            answer["result"]["nextCursor"] = str(start + 2)
-    elif method == "prompts/get" and params.get("name") not in PROMPTS:
-        answer["error"] = {"code": 0, "message": f"What is {params.get('name')}?"}
-    elif method.startswith("resources/") and params.get("uri") not in RESOURCES:
-        answer["error"] = {"code": -32002, "message": "Gone fishing", "data": {"server": "office"}}
-    else:
-        answer["result"] = {"content": [{"type": "text", "text": f"did {method}"}], "resultType": "complete"}
-    await exchange.json(orjson.dumps(answer))
-
-
-class Person:
-    """One client with one token, of one era."""
-
-    def __init__(self, client: RawClient, token: str, modern: bool) -> None:
-        self.client = client
-        self.modern = modern
-        self.fields = {"authorization": f"Bearer {token}"}
-
-    async def open(self) -> None:
-        if not self.modern:
-            await self.client.initialize(**self.fields)
-
-    async def send(self, body: bytes, **fields: str) -> tuple[Head, bytes]:
-        return await self.client.request("POST", body, **(self.fields | fields))
-
-    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        fields: dict[str, str] = {}
-        if self.modern:
-            meta = {
-                "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
-                "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": {},
-            }
-            fields = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": method}
-            if method in ("tools/call", "prompts/get", "resources/read"):
-                fields["mcp_name"] = str(params.get("uri", params.get("name")))
-            params = {**params, "_meta": meta}
-        body = orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
-        _, answer = await self.send(body, **fields)
-        read: dict[str, Any] = orjson.loads(answer)
-        return read
-
-    async def all(self, method: str) -> list[str]:
-        """The names on all pages of a list."""
-        key, member, _ = LISTS[method]
-        found: list[str] = []
-        cursor: dict[str, str] = {}
-        while True:
-            result = (await self.ask(method, **cursor))["result"]
-            assert not self.modern or result["cacheScope"] == "private"
-            found += [each[member] for each in result[key]]
-            if "nextCursor" not in result:
-                return found
-            cursor = {"cursor": result["nextCursor"]}
-
-    async def call(self, name: str) -> dict[str, Any]:
-        return await self.ask("tools/call", name=name, arguments={})
-
-
-Open = Callable[[str], Awaitable[Person]]
-
-
-@asynccontextmanager
-async def company(
-    upstream: StartUpstream, adapter: StartAdapter, modern: bool = False, **more: Any
-) -> AsyncIterator[tuple[RawUpstream, Open, Adapter]]:
-    core = {**AUTH, **more.pop("core", {})}
-    clients: list[RawClient] = []
-    async with (
-        upstream(more.pop("script", office)) as up,
-        adapter(up, server={"access": RULES, **more.pop("server", {})}, core=core, **more) as front,
-    ):
-
-        async def enter(token: str) -> Person:
-            client = front.client()
-            await client.__aenter__()
-            clients.append(client)
-            person = Person(client, token, modern)
-            await person.open()
-            return person
-
-        try:
-            yield up, enter, front
-        finally:
-            for client in clients:
-                client.close()
-
+from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
+from tests.edge.raw import MODERN_META, MODERN_VERSION, Exchange, RawUpstream, Script, answering, event
 
 ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 
 
 @ERAS
-async def test_everybody_sees_their_own_lists(
-    upstream: StartUpstream, adapter: StartAdapter, modern: bool
-) -> None:
+async def test_everybody_sees_their_own_lists(company: StartCompany, modern: bool) -> None:
     """On every page, in turns, also of answers that are known already; whoever no rule names sees nothing."""
-    async with company(upstream, adapter, modern) as (_, enter, _):
+    async with company(modern) as (_, enter, _):
         alice, bob, carol = await enter(ALICE), await enter(BOB), await enter(CAROL)
         for _ in range(2):
             assert await alice.all("tools/list") == ["read_file", "write_file"]
@@ -190,11 +51,9 @@ async def test_everybody_sees_their_own_lists(
 
 
 @ERAS
-async def test_a_hidden_tool_is_one_that_does_not_exist(
-    upstream: StartUpstream, adapter: StartAdapter, modern: bool
-) -> None:
+async def test_a_hidden_tool_is_one_that_does_not_exist(company: StartCompany, modern: bool) -> None:
     """Byte for byte but for the name, and neither call reaches the upstream."""
-    async with company(upstream, adapter, modern) as (up, enter, _):
+    async with company(modern) as (up, enter, _):
         alice, bob = await enter(ALICE), await enter(BOB)
         assert (await alice.call("write_file"))["result"]
         assert (await bob.call("payroll_show"))["result"]
@@ -210,9 +69,9 @@ async def test_a_hidden_tool_is_one_that_does_not_exist(
         assert len(up.calls("tools/call")) == sent
 
 
-async def test_heads_of_both_answers_are_equal(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_heads_of_both_answers_are_equal(company: StartCompany) -> None:
     """Status and fields tell a hidden tool from a missing one as little as the body."""
-    async with company(upstream, adapter) as (_, enter, _):
+    async with company() as (_, enter, _):
         bob = await enter(BOB)
         heads = []
         for name in ("write_file", "wrote_file"):
@@ -222,23 +81,26 @@ async def test_heads_of_both_answers_are_equal(upstream: StartUpstream, adapter:
         assert heads[0] == heads[1]
 
 
-@pytest.mark.parametrize(
-    "name", ["PAYROLL_show", "payroll\u200b_show", " payroll_show", "payroll_show\0", "\uff50ayroll_show"]
-)
-async def test_no_spelling_gets_past_a_rule(
-    upstream: StartUpstream, adapter: StartAdapter, name: str
-) -> None:
-    """A server may read other names in a name, so what reads like a denied one is denied."""
+def offering(tools: Callable[[], list[dict[str, Any]]]) -> Script:
+    """An office with the tools of the moment."""
 
-    async def lenient(exchange: Exchange) -> None:
+    async def script(exchange: Exchange) -> None:
         if exchange.message["method"] == "tools/list":
-            tools = [entry_of("tools/list", each) for each in (*TOOLS, name)]
-            body = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"tools": tools}}
+            body = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"tools": tools()}}
             await exchange.json(orjson.dumps(body))
         else:
             await office(exchange)
 
-    async with company(upstream, adapter, script=lenient) as (up, enter, _):
+    return script
+
+
+@pytest.mark.parametrize(
+    "name", ["PAYROLL_show", "payroll\u200b_show", " payroll_show", "payroll_show\0", "\uff50ayroll_show"]
+)
+async def test_no_spelling_gets_past_a_rule(company: StartCompany, name: str) -> None:
+    """A server may read other names in a name, so what reads like a denied one is denied."""
+    offered = [entry_of("tools/list", each) for each in (*TOOLS, name)]
+    async with company(script=offering(lambda: offered)) as (up, enter, _):
         alice = await enter(ALICE)
         assert name not in await alice.all("tools/list")
         assert (await alice.call(name))["error"]["code"] == -32602
@@ -262,11 +124,9 @@ async def test_no_spelling_gets_past_a_rule(
         b'{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{}}',
     ],
 )
-async def test_what_can_be_read_in_two_ways_is_refused(
-    upstream: StartUpstream, adapter: StartAdapter, body: bytes
-) -> None:
+async def test_what_can_be_read_in_two_ways_is_refused(company: StartCompany, body: bytes) -> None:
     """The upstream never gets a message in which it might find another name, or one that nobody judges."""
-    async with company(upstream, adapter) as (up, enter, _):
+    async with company() as (up, enter, _):
         bob = await enter(BOB)
         before = len(up.seen)
         head, answer = await bob.send(body)
@@ -275,11 +135,9 @@ async def test_what_can_be_read_in_two_ways_is_refused(
 
 
 @ERAS
-async def test_prompts_and_resources_are_judged_by_name(
-    upstream: StartUpstream, adapter: StartAdapter, modern: bool
-) -> None:
+async def test_prompts_and_resources_are_judged_by_name(company: StartCompany, modern: bool) -> None:
     """Hidden ones get the answer of missing ones, which the upstream's own words do not tell apart."""
-    async with company(upstream, adapter, modern) as (up, enter, _):
+    async with company(modern) as (up, enter, _):
         bob = await enter(BOB)
         assert (await bob.ask("prompts/get", name="greet"))["result"]
         assert (await bob.ask("resources/read", uri="file:///public/a"))["result"]
@@ -301,11 +159,9 @@ async def test_prompts_and_resources_are_judged_by_name(
         ] == "Unknown prompt: nowhere"
 
 
-async def test_subscriptions_and_completions_are_judged(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_subscriptions_and_completions_are_judged(company: StartCompany) -> None:
     """A reference is judged by all that it names."""
-    async with company(upstream, adapter) as (_, enter, _):
+    async with company() as (_, enter, _):
         bob = await enter(BOB)
         for method in ("resources/subscribe", "resources/unsubscribe"):
             assert (await bob.ask(method, uri="file:///public/a"))["result"]
@@ -322,120 +178,80 @@ async def test_subscriptions_and_completions_are_judged(
             assert ("result" in answer) is seen
 
 
-async def test_updates_of_hidden_resources_are_not_heard(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
-    """On the stream that a session listens to, where the upstream may speak of anything."""
-    updates = [
-        orjson.dumps({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}})
-        for uri in ("file:///home/c", "file:///public/a")
-    ]
-    replayed = orjson.dumps({"jsonrpc": "2.0", "id": 3, "result": {"prompts": [{"name": "review"}]}})
+def says(method: str, **members: Any) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "method": method, **members})
+
+
+UPDATES = [
+    says("notifications/resources/updated", params={"uri": uri})
+    for uri in ("file:///home/c", "file:///public/a")
+]
+"""Of a resource that is hidden from Bob, and of one that he may see."""
+
+
+def listed(key: str, name: str) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "id": 3, "result": {key: [{"name": name}]}})
+
+
+def streaming(method: str, *messages: bytes) -> Script:
+    """An office that answers this method, of JSON-RPC or of HTTP, with a stream of messages."""
 
     async def script(exchange: Exchange) -> None:
-        if exchange.head.method != "GET":
+        if exchange.message.get("method", exchange.head.method) == method:
+            await exchange.stream(b"".join(map(event, messages)))
+        else:
             await office(exchange)
-            return
-        await exchange.stream(
-            b"".join(map(event, [*updates, replayed])) + event(b'{"jsonrpc":"2.0","method":"end"}')
-        )
 
-    async with company(upstream, adapter, script=script) as (_, enter, _):
-        bob = await enter(BOB)
-        _, body = await bob.client.request("GET", b"", accept="text/event-stream", **bob.fields)
-        assert updates[1] in body and b'"method":"end"' in body
-        assert updates[0] not in body and b"home" not in body and b"review" not in body
-
-
-async def test_a_stream_without_a_session_is_judged_too(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
-    """A client of the modern era may ask for one, and an upstream that knows both eras may open it."""
-    updates = [
-        orjson.dumps({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}})
-        for uri in ("file:///home/c", "file:///public/a")
-    ]
-    lists = [
-        orjson.dumps({"jsonrpc": "2.0", "id": 3, "result": {key: [{"name": name}]}})
-        for key, name in (("prompts", "review"), ("tools", "write_file"))
-    ]
-
-    async def script(exchange: Exchange) -> None:
-        if exchange.head.method != "GET":
-            await office(exchange)
-            return
-        await exchange.stream(b"".join(map(event, [*updates, *lists])))
-
-    async with company(upstream, adapter, modern=True, script=script) as (_, enter, _):
-        bob = await enter(BOB)
-        fields = {"accept": "text/event-stream", "mcp_protocol_version": MODERN_VERSION, **bob.fields}
-        head, body = await bob.client.request("GET", b"", **fields)
-        assert head.status == 200 and updates[1] in body
-        assert not any(hidden in body for hidden in (b"home", b"review", b"write_file"))
-
-
-@pytest.mark.parametrize("server", [{}, {"adapters": [PRODUCER]}], ids=["piped", "staged"])
-async def test_updates_beside_an_answer_are_judged(
-    upstream: StartUpstream, adapter: StartAdapter, server: dict[str, Any]
-) -> None:
-    """On the stream of a call the answer passes with all that it holds, and of the rest what may be seen."""
-    updates = [
-        orjson.dumps({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}})
-        for uri in ("file:///home/c", "file:///public/a")
-    ]
-    answer = b'{"jsonrpc":"2.0","id":7,"result":{"content":[],"resources":["file:///home/c"]}}'
-
-    async def script(exchange: Exchange) -> None:
-        if exchange.message["method"] != "tools/call":
-            await office(exchange)
-            return
-        await exchange.stream(b"".join(map(event, [updates[0], updates[1], answer])))
-
-    async with company(upstream, adapter, script=script, server=server) as (_, enter, _):
-        bob = await enter(BOB)
-        params = {"name": "read_file", "arguments": {}}
-        call = orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
-        _, body = await bob.send(call)
-        assert updates[1] in body and b'"resources":["file:///home/c"]' in body
-        assert updates[0] not in body
-
-
-async def test_a_modern_stream_carries_visible_resources_only(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
-    """What is subscribed to upstream is what the caller sees, and so is what is heard."""
-
-    async def script(exchange: Exchange) -> None:
-        if exchange.message["method"] != "subscriptions/listen":
-            await office(exchange)
-            return
-        await exchange.begin_stream()
-        for uri in ("file:///home/c", "file:///public/a"):
-            update = {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}}
-            await exchange.chunk(event(orjson.dumps(update)))
-        await exchange.chunk(event(b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete"}}'))
-        await exchange.end_stream()
-
-    async with company(upstream, adapter, modern=True, script=script) as (up, enter, _):
-        bob = await enter(BOB)
-        meta = {"io.modelcontextprotocol/protocolVersion": MODERN_VERSION}
-        wanted = {"resourceSubscriptions": ["file:///public/a", "file:///home/c"]}
-        params = {"notifications": wanted, "_meta": meta}
-        body = orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": params})
-        fields = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "subscriptions/listen"}
-        _, answer = await bob.send(body, **fields)
-        (sent,) = up.calls("subscriptions/listen")
-        params_sent: Any = sent.message["params"]
-        assert params_sent["notifications"] == {"resourceSubscriptions": ["file:///public/a"]}
-        assert b"file:///public/a" in answer and b"home" not in answer
+    return script
 
 
 @ERAS
-async def test_tasks_of_others_are_not_listed(
-    upstream: StartUpstream, adapter: StartAdapter, modern: bool
-) -> None:
+async def test_updates_of_hidden_resources_are_not_heard(company: StartCompany, modern: bool) -> None:
+    """On the stream that a client listens to, in a session or without one: the upstream may speak of anything there."""
+    said = [*UPDATES, listed("prompts", "review"), listed("tools", "write_file"), says("end")]
+    async with company(modern, streaming("GET", *said)) as (_, enter, _):
+        bob = await enter(BOB)
+        fields = {"mcp_protocol_version": MODERN_VERSION} if modern else {}
+        head, body = await bob.client.request("GET", b"", accept="text/event-stream", **fields, **bob.fields)
+        assert head.status == 200 and UPDATES[1] in body and b'"method":"end"' in body
+        assert not any(hidden in body for hidden in (b"home", b"review", b"write_file"))
+
+
+PRODUCER = {"type": "artifact_producer", "tools": ["read_file"], "output_path_argument": "path"}
+
+
+@pytest.mark.parametrize("server", [{}, {"adapters": [PRODUCER]}], ids=["piped", "staged"])
+async def test_updates_beside_an_answer_are_judged(company: StartCompany, server: dict[str, Any]) -> None:
+    """On the stream of a call the answer passes with all that it holds, and of the rest what may be seen."""
+    answer = b'{"jsonrpc":"2.0","id":7,"result":{"content":[],"resources":["file:///home/c"]}}'
+    async with company(script=streaming("tools/call", *UPDATES, answer), server=server) as (_, enter, _):
+        bob = await enter(BOB)
+        params = {"name": "read_file", "arguments": {}}
+        _, body = await bob.send(says("tools/call", id=7, params=params))
+        assert UPDATES[1] in body and b'"resources":["file:///home/c"]' in body
+        assert UPDATES[0] not in body
+
+
+async def test_a_modern_stream_carries_visible_resources_only(company: StartCompany) -> None:
+    """What is subscribed to upstream is what the caller sees, and so is what is heard."""
+    end = b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete"}}'
+    script = streaming("subscriptions/listen", *UPDATES, end)
+    async with company(modern=True, script=script) as (up, enter, _):
+        bob = await enter(BOB)
+        wanted = {"resourceSubscriptions": ["file:///public/a", "file:///home/c"]}
+        params = {"notifications": wanted, "_meta": MODERN_META}
+        fields = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "subscriptions/listen"}
+        _, answer = await bob.send(says("subscriptions/listen", id=7, params=params), **fields)
+        (sent,) = up.calls("subscriptions/listen")
+        params_sent: Any = sent.message["params"]
+        assert params_sent["notifications"] == {"resourceSubscriptions": ["file:///public/a"]}
+        assert UPDATES[1] in answer and b"home" not in answer
+
+
+@ERAS
+async def test_tasks_of_others_are_not_listed(company: StartCompany, modern: bool) -> None:
     """A session has an upstream session with its own tasks; without one an upstream would list those of everybody."""
-    async with company(upstream, adapter, modern) as (up, enter, _):
+    async with company(modern) as (up, enter, _):
         bob = await enter(BOB)
         answer = await bob.ask("tasks/list")
         assert len(up.calls("tasks/list")) == (not modern)
@@ -472,8 +288,8 @@ async def test_tasks_of_a_shared_process_are_not_listed(adapter: StartAdapter, p
         assert ("somebodys" in str(await bob.ask("tasks/list"))) is (process == "per_session")
 
 
-async def test_a_batch_tells_nothing_of_what_is_hidden(road: StartRoad) -> None:
-    """Whatever access rules are about is sent on its own; what is left of a batch is forwarded."""
+async def test_a_batch_tells_nothing_of_what_is_hidden(company: StartCompany) -> None:
+    """Whatever access rules are about is sent on its own, a missing tool too; the rest of a batch is forwarded."""
 
     async def script(exchange: Exchange) -> None:
         if exchange.message:
@@ -481,10 +297,9 @@ async def test_a_batch_tells_nothing_of_what_is_hidden(road: StartRoad) -> None:
         else:
             await exchange.json(b'[{"jsonrpc":"2.0","id":2,"result":{}}]')
 
-    async with road(script, version="2025-03-26", server={"access": RULES}, core=AUTH) as (up, _, client):
-        fields = {"authorization": f"Bearer {BOB}"}
-        await client.initialize(**fields)
-        before = len(up.seen)
+    async with company(script=script, version="2025-03-26") as (up, enter, _):
+        bob = await enter(BOB)
+        before, ping = len(up.seen), says("ping", id=2)
         for method, params in (
             ("prompts/get", {"name": "review"}),
             ("resources/read", {"uri": "file:///home/c"}),
@@ -492,21 +307,21 @@ async def test_a_batch_tells_nothing_of_what_is_hidden(road: StartRoad) -> None:
             ("completion/complete", {"ref": {"type": "ref/prompt", "name": "review"}}),
             ("prompts/list", {}),
             ("resources/templates/list", {}),
+            ("tools/call", {"name": "write_file"}),
+            ("tools/call", {"name": "nowhere"}),
         ):
-            hidden = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
-            _, body = await client.request("POST", orjson.dumps([hidden, ping]), **fields)
+            _, body = await bob.send(b"[%s,%s]" % (says(method, id=1, params=params), ping))
             answers = {each["id"]: each for each in orjson.loads(body)}
-            assert "error" in answers[1] and answers[2]["result"] == {}
+            assert answers[2]["result"] == {}
+            message = answers[1]["error"]["message"]
+            assert method != "tools/call" or f"Call {params['name']} on its own" in message
         batches = [orjson.loads(each.body) for each in up.seen[before:] if not each.message]
-        assert [[each["method"] for each in batch] for batch in batches] == [["ping"]] * 6
+        assert [[each["method"] for each in batch] for batch in batches] == [["ping"]] * 8
 
 
-async def test_code_mode_finds_only_what_may_be_called(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_code_mode_finds_only_what_may_be_called(company: StartCompany) -> None:
     """Search, description and call, each by the rules of the tool that is meant."""
-    async with company(upstream, adapter, server={"code_mode_enabled": True}) as (up, enter, _):
+    async with company(server={"code_mode_enabled": True}) as (up, enter, _):
         bob, carol = await enter(BOB), await enter(CAROL)
         names = ["raw_search_tools", "raw_get_tool_schema", "raw_call_tool"]
         assert await bob.all("tools/list") == names
@@ -532,10 +347,10 @@ async def test_code_mode_finds_only_what_may_be_called(
         assert len(up.calls("tools/call")) == 1
 
 
-async def test_the_http_api_follows_the_same_rules(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_the_http_api_follows_the_same_rules(company: StartCompany) -> None:
     """Lists, descriptions and calls over HTTP, and the answers for hidden and missing tools are equal."""
     console = {"enabled": True, "allow_execute": True, "path": "/explorer", "discovery_auth": True}
-    async with company(upstream, adapter, console=console) as (up, _, front), front.client() as client:
+    async with company(console=console) as (up, _, front), front.client() as client:
         path = "/explorer/raw/tools"
         for token, names in ((ALICE, TOOLS[:2]), (BOB, [TOOLS[0], TOOLS[2]]), (CAROL, [])):
             fields = {"authorization": f"Bearer {token}"}
@@ -611,30 +426,20 @@ async def test_hosted_tools_have_rules_too(road: StartRoad) -> None:
         assert orjson.dumps(missing).replace(b"wrote", b"write") == orjson.dumps(hidden)
 
 
-async def test_a_list_that_cannot_be_had_tells_no_names(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_list_that_cannot_be_had_tells_no_names(company: StartCompany) -> None:
     """While the upstream lists nothing, calls of hidden, missing and visible tools fail alike."""
 
-    async with company(upstream, adapter, script=answering(500, b"no")) as (_, enter, _):
+    async with company(script=answering(500, b"no")) as (_, enter, _):
         bob = await enter(BOB)
         answers = [(await bob.call(name))["error"] for name in ("write_file", "nowhere", "read_file")]
         assert answers[0] == answers[1] == answers[2]
 
 
-async def test_a_tool_that_was_listed_can_be_called(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_tool_that_was_listed_can_be_called(company: StartCompany) -> None:
     """Also one that came without a word of the upstream, after others were called."""
     there = ["read_file"]
-
-    async def script(exchange: Exchange) -> None:
-        if exchange.message["method"] != "tools/list":
-            await office(exchange)
-            return
-        tools = [entry_of("tools/list", name) for name in there]
-        body = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"tools": tools}}
-        await exchange.json(orjson.dumps(body))
-
-    async with company(upstream, adapter, script=script) as (_, enter, _):
+    script = offering(lambda: [entry_of("tools/list", name) for name in there])
+    async with company(script=script) as (_, enter, _):
         bob = await enter(BOB)
         assert (await bob.call("read_file"))["result"]
         assert (await bob.call("read_more"))["error"]
@@ -643,22 +448,15 @@ async def test_a_tool_that_was_listed_can_be_called(upstream: StartUpstream, ada
         assert (await bob.call("read_more"))["result"]
 
 
-async def test_drift_of_hidden_tools_is_nobodys_business(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_drift_of_hidden_tools_is_nobodys_business(company: StartCompany) -> None:
     """Pins that block keep a caller from what changed, not from the rest, and tell no hidden name."""
     changed: set[str] = set()
 
-    async def script(exchange: Exchange) -> None:
-        if exchange.message["method"] != "tools/list":
-            await office(exchange)
-            return
-        tools = [{**entry_of("tools/list", name), "description": str(name in changed)} for name in TOOLS]
-        body = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"tools": tools}}
-        await exchange.json(orjson.dumps(body))
+    def tools() -> list[dict[str, Any]]:
+        return [{**entry_of("tools/list", name), "description": str(name in changed)} for name in TOOLS]
 
     pinning = {"tool_definition_pinning": {"mode": "block", "block_error_session_action": "keep"}}
-    async with company(upstream, adapter, script=script, core=pinning) as (_, enter, _):
+    async with company(script=offering(tools), core=pinning) as (_, enter, _):
         alice, bob = await enter(ALICE), await enter(BOB)
         assert await alice.all("tools/list") and await bob.all("tools/list")
         changed.add("write_file")
@@ -670,13 +468,13 @@ async def test_drift_of_hidden_tools_is_nobodys_business(
         assert "payroll" not in str(await alice.ask("tools/list"))
 
 
-async def test_the_adapters_own_tool_needs_a_rule_too(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_the_adapters_own_tool_needs_a_rule_too(company: StartCompany) -> None:
     """The upload helper is a tool like others; the artifacts of a caller are its own without a rule."""
     adapters = [
         {"type": "upload_consumer", "tools": ["write_file"], "file_path_argument": "path"},
         {"type": "artifact_producer", "tools": ["read_file"], "output_path_argument": "path"},
     ]
-    async with company(upstream, adapter, server={"adapters": adapters}) as (up, enter, _):
+    async with company(server={"adapters": adapters}) as (up, enter, _):
         alice, bob = await enter(ALICE), await enter(BOB)
         helper = "raw_get_upload_url"
         assert helper in await alice.all("tools/list")
@@ -686,15 +484,3 @@ async def test_the_adapters_own_tool_needs_a_rule_too(upstream: StartUpstream, a
         gone = await bob.ask("resources/read", uri=f"artifact://sessions/{'0' * 32}/{'0' * 32}/x.txt")
         assert gone["error"]["message"].startswith("Resource not found: it does not exist")
         assert not up.calls("resources/read")
-
-
-async def test_batches_are_judged_member_by_member(road: StartRoad) -> None:
-    """A hidden tool in a batch is refused as a missing one is."""
-    async with road(office, version="2025-03-26", server={"access": RULES}, core=AUTH) as (up, _, client):
-        fields = {"authorization": f"Bearer {BOB}"}
-        await client.initialize(**fields)
-        for name in ("write_file", "nowhere"):
-            call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}}
-            _, answer = await client.request("POST", orjson.dumps([call]), **fields)
-            assert f"Call {name} on its own".encode() in answer
-        assert not up.calls("tools/call")

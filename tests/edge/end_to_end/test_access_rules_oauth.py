@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from tests.edge.bearers import core, signed
+from tests.edge.company import Person, office
 from tests.edge.conftest import StartAdapter, StartUpstream
-from tests.edge.end_to_end.test_access_rules import Person, office
 from tests.oauth.authorization_server import authorization_server
 
 

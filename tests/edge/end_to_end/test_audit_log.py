@@ -15,8 +15,8 @@ import orjson
 import pytest
 
 from adapter.settings.section import SettingsError
+from tests.edge.company import ALICE, AUTH, BOB, RULES, StartCompany, office
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
-from tests.edge.end_to_end.test_access_rules import ALICE, AUTH, BOB, RULES, company, office
 from tests.edge.file_tools import DOWNLOADS, FORM, TOOLS, call, form, playing, writing
 from tests.edge.raw import Exchange, call_body, event, in_json, result
 
@@ -35,12 +35,12 @@ def lines(place: Path) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in (place / "audit" / "audit.log").read_bytes().splitlines()]
 
 
-async def test_each_call_has_a_line(upstream: StartUpstream, adapter: StartAdapter, place: Path) -> None:
+async def test_each_call_has_a_line(company: StartCompany, place: Path) -> None:
     """Who, what and the outcome, of both entrances, and of what was refused; no argument and no secret."""
     console = {"enabled": True, "allow_execute": True, "path": "/explorer"}
     core = audit(place, arguments_digest=True)
     async with (
-        company(upstream, adapter, core=core, console=console) as (_, enter, front),
+        company(core=core, console=console) as (_, enter, front),
         front.client() as http,
     ):
         alice, bob = await enter(ALICE), await enter(BOB)

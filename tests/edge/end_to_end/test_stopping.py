@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from adapter.app import build, running
 from adapter.relay.flow import RETRY, last_words_behind
 from adapter.relay.http_api.sessions import Who
-from adapter.settings.root import Settings
 from adapter.wire.sse import SseReader
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.raw import (
@@ -22,6 +19,7 @@ from tests.edge.raw import (
     Exchange,
     RawClient,
     RawUpstream,
+    Script,
     call_body,
     error_of,
     event,
@@ -30,39 +28,32 @@ from tests.edge.raw import (
     modern_fields,
     read_body,
     result,
+    silent,
 )
 
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
 Stop = Callable[[], Coroutine[Any, Any, None]]
+Scene = tuple[RawUpstream, RawClient, Stop]
+Stoppable = Callable[..., contextlib.AbstractAsyncContextManager[Scene]]
 
 
-@contextlib.asynccontextmanager
-async def serving(
-    root: Path, up: RawUpstream, grace: float = 0, mode: str = "off", **sections: Any
-) -> AsyncIterator[tuple[int, Stop]]:
-    """The adapter's port, and what stops it; it is stopped when the block ends in any case."""
-    settings = {
-        "core": {
-            "port": 0,
-            "shutdown_grace_seconds": grace,
-            "upstream_ping": {"enabled": False},
-            "tool_definition_pinning": {"mode": mode},
-        },
-        "storage": {"root": str(root)},
-        "servers": [{"id": "raw", "mount_path": "/mcp", "upstream": {"url": up.url}}],
-        **sections,
-    }
-    stack = contextlib.AsyncExitStack()
-    _, port = await stack.enter_async_context(running(build(Settings.model_validate(settings))))
-    try:
-        yield port, stack.aclose
-    finally:
-        await stack.aclose()
+@pytest.fixture
+def stoppable(upstream: StartUpstream, adapter: StartAdapter) -> Stoppable:
+    """``async with stoppable(script) as (up, client, stop)``: a client in a session, and what stops its adapter."""
 
+    @contextlib.asynccontextmanager
+    async def start(
+        script: Script = silent, grace: float = 0, mode: str = "off", *, opened: bool = True, **more: Any
+    ) -> AsyncIterator[Scene]:
+        core = {"shutdown_grace_seconds": grace, "tool_definition_pinning": {"mode": mode}}
+        async with upstream(script) as up, contextlib.AsyncExitStack() as stack:
+            front = await stack.enter_async_context(adapter(up, core=core, **more))
+            async with front.client() as client:
+                if opened:
+                    await client.initialize()
+                yield up, client, stack.aclose
 
-async def hang(exchange: Exchange) -> None:
-    """Never answers."""
-    await exchange.gone()
+    return start
 
 
 class Finishing:
@@ -83,14 +74,9 @@ async def stream(exchange: Exchange) -> None:
     await exchange.gone()
 
 
-async def test_legacy_request_without_an_answer(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_legacy_request_without_an_answer(stoppable: Stoppable) -> None:
     """Status 200, because 503 would end the connection of several clients, and the call's own id."""
-    async with (
-        upstream(hang) as up,
-        serving(tmp_path, up) as (port, stop),
-        RawClient(port) as client,
-    ):
-        await client.initialize()
+    async with stoppable() as (up, client, stop):
         await client.send("POST", call_body(number=7))
         await up.arrived("tools/call")
         await stop()
@@ -101,9 +87,9 @@ async def test_legacy_request_without_an_answer(tmp_path: Path, upstream: StartU
         assert head["connection"] == "close"
 
 
-async def test_modern_request_without_an_answer(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_modern_request_without_an_answer(stoppable: Stoppable) -> None:
     """503, with the same body."""
-    async with upstream(hang) as up, serving(tmp_path, up) as (port, stop), RawClient(port) as client:
+    async with stoppable(opened=False) as (up, client, stop):
         await client.send("POST", modern_body(number=7), **modern_fields())
         await up.arrived("tools/call")
         await stop()
@@ -113,14 +99,9 @@ async def test_modern_request_without_an_answer(tmp_path: Path, upstream: StartU
 
 
 @pytest.mark.parametrize("mode", ["off", "warn"])
-async def test_stream_that_answers_a_call(tmp_path: Path, upstream: StartUpstream, mode: str) -> None:
+async def test_stream_that_answers_a_call(stoppable: Stoppable, mode: str) -> None:
     """What came has left; behind it comes an error event with the id, although an event had begun."""
-    async with (
-        upstream(stream) as up,
-        serving(tmp_path, up, mode=mode) as (port, stop),
-        RawClient(port) as client,
-    ):
-        await client.initialize()
+    async with stoppable(stream, mode=mode) as (_, client, stop):
         await client.send("POST", call_body(number=7))
         head = await client.head()
         got = await client.read_until(len(event(PROGRESS)) + 16)
@@ -132,14 +113,9 @@ async def test_stream_that_answers_a_call(tmp_path: Path, upstream: StartUpstrea
         assert (error["code"], error["id"]) == (-32016, 7)
 
 
-async def test_get_stream_ends_with_a_time_to_come_back(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_get_stream_ends_with_a_time_to_come_back(stoppable: Stoppable) -> None:
     """It ends in good order, and the half of an event that had come is not taken for one."""
-    async with (
-        upstream(stream) as up,
-        serving(tmp_path, up) as (port, stop),
-        RawClient(port) as client,
-    ):
-        await client.initialize()
+    async with stoppable(stream) as (_, client, stop):
         await client.send("GET")
         head = await client.head()
         got = await client.read_until(len(event(PROGRESS)) + 16)
@@ -150,10 +126,10 @@ async def test_get_stream_ends_with_a_time_to_come_back(tmp_path: Path, upstream
         assert reader.retry == 3000 and reader.rest == b""
 
 
-async def test_streams_without_an_end_are_not_waited_for(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_streams_without_an_end_are_not_waited_for(stoppable: Stoppable) -> None:
     """A GET and a modern subscription hold up no stop; both clients are told."""
 
-    async def silent(exchange: Exchange) -> None:
+    async def listened(exchange: Exchange) -> None:
         await exchange.begin_stream()
         await exchange.gone()
 
@@ -162,13 +138,7 @@ async def test_streams_without_an_end_are_not_waited_for(tmp_path: Path, upstrea
         body | {"method": "subscriptions/listen", "params": {"_meta": body["params"]["_meta"]}}
     )
     fields = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "subscriptions/listen"}
-    async with (
-        upstream(silent) as up,
-        serving(tmp_path, up, grace=60) as (port, stop),
-        RawClient(port) as legacy,
-        RawClient(port) as modern,
-    ):
-        await legacy.initialize()
+    async with stoppable(listened, grace=60) as (_, legacy, stop), RawClient(legacy.port) as modern:
         await legacy.send("GET")
         await modern.send("POST", body, **fields)
         heads = await legacy.head(), await modern.head()
@@ -178,15 +148,10 @@ async def test_streams_without_an_end_are_not_waited_for(tmp_path: Path, upstrea
         assert error_of((await read_body(modern.reader, heads[1]))[6:])["code"] == -32016
 
 
-async def test_call_that_ends_within_the_grace(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_call_that_ends_within_the_grace(stoppable: Stoppable) -> None:
     """It gets its own answer, and the stop waits no longer than for it."""
     wait = Finishing()
-    async with (
-        upstream(wait) as up,
-        serving(tmp_path, up, grace=60) as (port, stop),
-        RawClient(port) as client,
-    ):
-        await client.initialize()
+    async with stoppable(wait, grace=60) as (up, client, stop):
         await client.send("POST", call_body(number=7))
         await up.arrived("tools/call")
         stopping = asyncio.create_task(stop())
@@ -198,19 +163,14 @@ async def test_call_that_ends_within_the_grace(tmp_path: Path, upstream: StartUp
             await stopping
 
 
-async def test_client_in_the_middle_of_its_work_is_told(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_client_in_the_middle_of_its_work_is_told(stoppable: Stoppable) -> None:
     """Its next request is answered, and the answer says that the connection ends; the port is closed by then."""
 
-    async with (
-        upstream(in_json(result(7))) as up,
-        serving(tmp_path, up, grace=60) as (port, stop),
-        RawClient(port) as client,
-    ):
-        await client.initialize()
+    async with stoppable(in_json(result(7)), grace=60) as (_, client, stop):
         stopping = asyncio.create_task(stop())
         await asyncio.sleep(0)
         with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.open_connection("127.0.0.1", client.port)
         head, body = await client.call(number=7)
         assert (head["connection"], body) == ("close", result(7))
         assert await client.reader.read() == b""
@@ -218,28 +178,18 @@ async def test_client_in_the_middle_of_its_work_is_told(tmp_path: Path, upstream
             await stopping
 
 
-async def test_idle_connection_is_closed_in_good_order(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_idle_connection_is_closed_in_good_order(stoppable: Stoppable) -> None:
     """Its client reads an end, and the stop does not wait for the grace."""
-    async with (
-        upstream(hang) as up,
-        serving(tmp_path, up, grace=60) as (port, stop),
-        RawClient(port) as client,
-    ):
-        await client.initialize()
+    async with stoppable(grace=60) as (_, client, stop):
         async with asyncio.timeout(5):
             await stop()
         assert await client.reader.read() == b""
 
 
-async def test_requests_that_wait_their_turn_are_answered(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_requests_that_wait_their_turn_are_answered(stoppable: Stoppable) -> None:
     """What was sent behind the call that is under way has arrived, so it is not thrown away."""
     wait = Finishing()
-    async with (
-        upstream(wait) as up,
-        serving(tmp_path, up, grace=60) as (port, stop),
-        RawClient(port) as client,
-    ):
-        await client.initialize()
+    async with stoppable(wait, grace=60) as (up, client, stop):
         await client.send("POST", call_body(number=7))
         await up.arrived("tools/call")
         await client.send("POST", call_body(number=7))
@@ -256,22 +206,19 @@ async def test_requests_that_wait_their_turn_are_answered(tmp_path: Path, upstre
             await stopping
 
 
-async def test_stream_of_the_tool_api(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_stream_of_the_tool_api(stoppable: Stoppable) -> None:
     """A call over plain HTTP ends with a result too: the status and the sentence that a plain answer would have."""
 
     async def list_then_hang(exchange: Exchange) -> None:
         if exchange.message.get("method") != "tools/list":
-            await hang(exchange)
+            await silent(exchange)
             return
         number = exchange.message["id"]
         tools = [{"name": "tool", "inputSchema": {"type": "object"}}]
         await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": tools}}))
 
-    async with (
-        upstream(list_then_hang) as up,
-        serving(tmp_path, up, console={"enabled": True, "allow_execute": True}) as (port, stop),
-        RawClient(port) as client,
-    ):
+    console = {"enabled": True, "allow_execute": True}
+    async with stoppable(list_then_hang, console=console, opened=False) as (up, client, stop):
         await client.send("POST", b"{}", "/explorer/raw/tools/tool/call", accept="text/event-stream")
         head = await client.head()
         await up.arrived("tools/call")
@@ -282,7 +229,7 @@ async def test_stream_of_the_tool_api(tmp_path: Path, upstream: StartUpstream) -
         assert "stopping; the call may have run" in said["body"]["detail"]
 
 
-async def test_answer_that_cannot_be_completed_is_broken_off(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_answer_that_cannot_be_completed_is_broken_off(stoppable: Stoppable) -> None:
     """Half of a large JSON answer must not be taken for all of it."""
 
     async def large(exchange: Exchange) -> None:
@@ -292,12 +239,7 @@ async def test_answer_that_cannot_be_completed_is_broken_off(tmp_path: Path, ups
         await exchange.send(b"x" * 500_000)
         await exchange.gone()
 
-    async with (
-        upstream(large) as up,
-        serving(tmp_path, up) as (port, stop),
-        RawClient(port) as client,
-    ):
-        await client.initialize()
+    async with stoppable(large) as (_, client, stop):
         await client.send("POST", call_body())
         head = await client.head()
         await client.reader.readexactly(500_000)
@@ -338,7 +280,7 @@ async def test_a_server_that_hangs_does_not_hold_up_the_stop(
         number = exchange.message["id"]
         await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": []}}))
 
-    async with upstream(listing, ending=hang) as up:
+    async with upstream(listing, ending=silent) as up:
         async with asyncio.timeout(10), adapter(up, **settings) as front:
             assert await front.app.console.sessions["raw"].tools(Who()) == []
         assert len(up.calls("DELETE")) == 1 and up.sessions
