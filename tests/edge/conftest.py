@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +19,9 @@ from adapter.rules.access.token_claims import TokenVerifier
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from tests.edge.raw import Exchange, RawClient, RawUpstream, Script, result
+
+if TYPE_CHECKING:
+    from tests.edge.consoling import Console, StartConsole
 
 
 class Adapter:
@@ -69,47 +73,49 @@ def merged(base: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     return base
 
 
+@contextlib.asynccontextmanager
+async def start_adapter(
+    root: Path,
+    raw: RawUpstream,
+    stages: StageTable | None = None,
+    server: Mapping[str, Any] | None = None,
+    store: Store | None = None,
+    verifier: TokenVerifier | None = None,
+    bodies: BodyLimits | None = None,
+    patience: Patience | None = None,
+    **more: Any,
+) -> AsyncIterator[Adapter]:
+    """The adapter in front of ``raw``, pings off, with its state below ``root``."""
+    entry = merged({"id": "raw", "mount_path": "/mcp", "upstream": {"url": raw.url}}, server or {})
+    settings = {
+        "core": {
+            "port": 0,
+            "shutdown_grace_seconds": 0,
+            "upstream_ping": {"enabled": False},
+            # A raw upstream answers what its script says, and is asked for nothing else.
+            "tool_definition_pinning": {"mode": "off"},
+        },
+        "storage": {"root": str(root)},
+        "servers": [entry],
+    }
+    app = build(
+        Settings.model_validate(merged(settings, more)),
+        {"raw": stages} if stages else None,
+        store,
+        verifier,
+    )
+    app.bodies, app.patience = bodies or app.bodies, patience or app.patience
+    async with running(app) as (_, port):
+        yield Adapter(app, port)
+
+
 @pytest.fixture
 def adapter(tmp_path: Path) -> StartAdapter:
     """``async with adapter(up, sessions={…}) as front``: the adapter in front of ``up``, pings off.
 
     Starting it twice in one test is a restart: the state on disk stays.
     """
-
-    @contextlib.asynccontextmanager
-    async def start(
-        raw: RawUpstream,
-        stages: StageTable | None = None,
-        server: Mapping[str, Any] | None = None,
-        store: Store | None = None,
-        verifier: TokenVerifier | None = None,
-        bodies: BodyLimits | None = None,
-        patience: Patience | None = None,
-        **more: Any,
-    ) -> AsyncIterator[Adapter]:
-        entry = merged({"id": "raw", "mount_path": "/mcp", "upstream": {"url": raw.url}}, server or {})
-        settings = {
-            "core": {
-                "port": 0,
-                "shutdown_grace_seconds": 0,
-                "upstream_ping": {"enabled": False},
-                # A raw upstream answers what its script says, and is asked for nothing else.
-                "tool_definition_pinning": {"mode": "off"},
-            },
-            "storage": {"root": str(tmp_path)},
-            "servers": [entry],
-        }
-        app = build(
-            Settings.model_validate(merged(settings, more)),
-            {"raw": stages} if stages else None,
-            store,
-            verifier,
-        )
-        app.bodies, app.patience = bodies or app.bodies, patience or app.patience
-        async with running(app) as (_, port):
-            yield Adapter(app, port)
-
-    return start
+    return partial(start_adapter, tmp_path)
 
 
 @pytest.fixture
@@ -133,6 +139,26 @@ def in_session(road: StartRoad) -> StartRoad:
     async def start(*script: Script, **more: Any) -> AsyncIterator[Road]:
         async with road(*script, **more) as (up, front, client):
             await client.initialize()
+            yield up, front, client
+
+    return start
+
+
+@pytest.fixture
+def console(upstream: StartUpstream, tmp_path: Path) -> StartConsole:
+    """``async with console(script, core={…}) as (up, front, client)``: an adapter whose console is on."""
+    # Late, for it begins with what stands here.
+    from tests.edge.consoling import opened_console
+
+    @contextlib.asynccontextmanager
+    async def start(
+        script: Script = done, **more: Any
+    ) -> AsyncIterator[tuple[RawUpstream, Console, RawClient]]:
+        async with (
+            upstream(script) as up,
+            opened_console(tmp_path, up, **more) as front,
+            front.client() as client,
+        ):
             yield up, front, client
 
     return start

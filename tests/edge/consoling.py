@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from adapter.app import App, build, running
 from adapter.relay.http_api.recent_exchanges import Recent
-from adapter.settings.root import Settings
-from adapter.state.port import Store
-from tests.edge.conftest import merged
+from tests.edge.conftest import Adapter, merged, start_adapter
 from tests.edge.raw import Exchange, Head, RawClient, RawUpstream, result
 
 AGENT, VIEWER, OPERATOR, OTHER = "agent-token", "viewer-token", "operator-token", "other-operators-token"
@@ -46,16 +44,14 @@ class Shop:
             await exchange.json(result(message["id"]))
 
 
-class Console:
+class Console(Adapter):
     """The running adapter with its one server ``raw`` at ``/mcp``."""
 
-    def __init__(self, app: App, recent: Recent, port: int) -> None:
-        self.app = app
-        self.recent = recent
-        self.port = port
-
-    def client(self) -> RawClient:
-        return RawClient(self.port)
+    @property
+    def recent(self) -> Recent:
+        """The last exchanges, which a console shows."""
+        assert self.app.recent is not None
+        return self.app.recent
 
     async def ask(self, method: str, path: str, body: Any = None, **fields: str) -> tuple[Head, Any]:
         """One request below the console's data; the head and the JSON of its answer."""
@@ -86,30 +82,15 @@ async def listed(client: RawClient, token: str | None = None) -> Any:
     return orjson.loads(answer)
 
 
+StartConsole = Callable[..., contextlib.AbstractAsyncContextManager[tuple[RawUpstream, Console, RawClient]]]
+OPEN: dict[str, Any] = {
+    "core": {"tool_definition_pinning": {"mode": "block", "block_error_session_action": "keep"}},
+    "console": {"enabled": True, "operators": ["operator", "chief"]},
+}
+
+
 @contextlib.asynccontextmanager
-async def console(
-    root: Path,
-    raw: RawUpstream,
-    *,
-    server: Mapping[str, Any] | None = None,
-    store: Store | None = None,
-    **more: Any,
-) -> AsyncIterator[Console]:
-    """The adapter with its console on, in front of ``raw``, pings off."""
-    entry = merged({"id": "raw", "mount_path": "/mcp", "upstream": {"url": raw.url}}, server or {})
-    settings = {
-        "core": {
-            "port": 0,
-            "shutdown_grace_seconds": 0,
-            "upstream_ping": {"enabled": False},
-            "tool_definition_pinning": {"mode": "block", "block_error_session_action": "keep"},
-        },
-        "console": {"enabled": True, "operators": ["operator", "chief"]},
-        "storage": {"root": str(root / "store")},
-        "servers": [entry],
-    }
-    app = build(Settings.model_validate(merged(settings, more)), store=store)
-    recent = app.recent
-    assert recent is not None, "the console is on"
-    async with running(app) as (_, port):
-        yield Console(app, recent, port)
+async def opened_console(root: Path, raw: RawUpstream, **more: Any) -> AsyncIterator[Console]:
+    """The adapter with its console on, in front of ``raw``."""
+    async with start_adapter(root, raw, **merged(deepcopy(OPEN), more)) as front:
+        yield Console(front.app, front.port)

@@ -11,7 +11,6 @@ import orjson
 import pytest
 
 from adapter.version import VERSION
-from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import (
     AGENT,
     AUTH,
@@ -21,8 +20,8 @@ from tests.edge.consoling import (
     VIEWER,
     Console,
     Shop,
+    StartConsole,
     bearer,
-    console,
     listed,
     tool,
 )
@@ -57,9 +56,9 @@ async def upload(client: RawClient, token: str | None = None, filename: str = "l
 
 
 @pytest.mark.parametrize("path", TOPICS)
-async def test_strangers_are_told_nothing(tmp_path: Path, upstream: StartUpstream, path: str) -> None:
+async def test_strangers_are_told_nothing(console: StartConsole, path: str) -> None:
     """Every route asks for a token where there are any, and for a Host and an Origin that are served here."""
-    async with upstream(Shop(READ)) as up, console(tmp_path, up, core={"auth": AUTH}) as front:
+    async with console(Shop(READ), core={"auth": AUTH}) as (_, front, _):
         head, answer = await front.ask("GET", path)
         assert (head.status, list(answer)) == (401, ["detail"])
         assert head["www-authenticate"].startswith("Bearer")
@@ -75,9 +74,9 @@ async def test_strangers_are_told_nothing(tmp_path: Path, upstream: StartUpstrea
         assert head["cache-control"] == "no-store"
 
 
-async def test_who_looks_is_told_who_that_is(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_who_looks_is_told_who_that_is(console: StartConsole) -> None:
     """Operators are tokens that console.operators names."""
-    async with upstream(Shop(READ)) as up, console(tmp_path, up, core={"auth": AUTH}) as front:
+    async with console(Shop(READ), core={"auth": AUTH}) as (_, front, _):
         assert await front.get("/me", OPERATOR) == {
             "principal": "operator",
             "operator": True,
@@ -91,18 +90,16 @@ async def test_who_looks_is_told_who_that_is(tmp_path: Path, upstream: StartUpst
             assert (me["principal"], me["operator"]) == (name, name in ("operator", "chief"))
 
 
-async def test_on_loopback_without_tokens_everybody_is_an_operator(
-    tmp_path: Path, upstream: StartUpstream
-) -> None:
+async def test_on_loopback_without_tokens_everybody_is_an_operator(console: StartConsole) -> None:
     """There is nobody to tell from the others."""
-    async with upstream(Shop(READ)) as up, console(tmp_path, up) as front:
+    async with console(Shop(READ)) as (_, front, _):
         me = await front.get("/me")
         assert (me["principal"], me["operator"], me["auth"]) == ("anonymous", True, False)
 
 
-async def test_what_is_not_there_is_not_found(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_what_is_not_there_is_not_found(console: StartConsole) -> None:
     """No other path and no other method is served below the data's; a GET changes nothing, for there is none."""
-    async with upstream(Shop(READ)) as up, console(tmp_path, up) as front:
+    async with console(Shop(READ)) as (_, front, _):
         for path in ("/nothing", "/pins/other", "/pins/raw/else", "/me/more"):
             head, _ = await front.ask("GET", path)
             assert head.status in (404, 405), path
@@ -123,14 +120,10 @@ async def test_what_is_not_there_is_not_found(tmp_path: Path, upstream: StartUps
 # --- servers --------------------------------------------------------------------------------------------------
 
 
-async def test_servers_say_how_they_are(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_servers_say_how_they_are(console: StartConsole) -> None:
     """Before anybody has seen its tools, nothing is known of them; each ping leaves a point."""
     core = {"upstream_ping": {**PING, "enabled": True}}
-    async with (
-        upstream(Shop(READ)) as up,
-        console(tmp_path, up, server=UPLOADS, core=core) as front,
-        front.client() as agent,
-    ):
+    async with console(Shop(READ), server=UPLOADS, core=core) as (up, front, agent):
         (told,) = await eventually(front, "/servers", lambda told: len(told[0]["history"]) >= 2)
         history = told.pop("history")
         assert told.pop("latency_ms") > 0
@@ -177,11 +170,9 @@ async def eventually(front: Console, path: str, holds: Callable[[Any], bool]) ->
     return told
 
 
-async def test_a_server_that_is_not_pinged_is_taken_to_be_well(
-    tmp_path: Path, upstream: StartUpstream
-) -> None:
+async def test_a_server_that_is_not_pinged_is_taken_to_be_well(console: StartConsole) -> None:
     """There is nothing to plot then."""
-    async with upstream(Shop(READ)) as up, console(tmp_path, up) as front:
+    async with console(Shop(READ)) as (_, front, _):
         (told,) = await front.get("/servers")
         assert (told["status"], told["breaker"], told["era"], told["latency_ms"]) == ("ok", None, None, None)
         assert (told["history"], told["helper"], told["uploads"]) == ([], None, False)
@@ -190,9 +181,7 @@ async def test_a_server_that_is_not_pinged_is_taken_to_be_well(
 # --- sessions and files ---------------------------------------------------------------------------------------
 
 
-async def test_viewers_see_their_own_sessions_and_operators_all(
-    tmp_path: Path, upstream: StartUpstream
-) -> None:
+async def test_viewers_see_their_own_sessions_and_operators_all(console: StartConsole) -> None:
     """Whose an id is shows by name; calls in flight are counted."""
     hold = asyncio.Event()
 
@@ -203,12 +192,7 @@ async def test_viewers_see_their_own_sessions_and_operators_all(
         await exchange.json(result(number))
 
     mode = {"tool_definition_pinning": {"mode": "off"}}
-    async with (
-        upstream(wait) as up,
-        console(tmp_path, up, core={"auth": AUTH, **mode}) as front,
-        front.client() as agent,
-        front.client() as viewer,
-    ):
+    async with console(wait, core={"auth": AUTH, **mode}) as (up, front, agent), front.client() as viewer:
         await agent.initialize(**bearer(AGENT))
         await viewer.initialize(**bearer(VIEWER))
         await agent.send("POST", call_body(), **bearer(AGENT))
@@ -227,14 +211,10 @@ async def test_viewers_see_their_own_sessions_and_operators_all(
         await agent.head()
 
 
-async def test_files_are_named_to_their_owners_alone(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_files_are_named_to_their_owners_alone(console: StartConsole, tmp_path: Path) -> None:
     """An operator learns how much others hold, and nobody else even that."""
     quota = {"max_total_session_size": "1Mi"}
-    async with (
-        upstream(Shop(READ)) as up,
-        console(tmp_path, up, server=UPLOADS, core={"auth": AUTH}, sessions=quota) as front,
-        front.client() as agent,
-    ):
+    async with console(Shop(READ), server=UPLOADS, core={"auth": AUTH}, sessions=quota) as (_, front, agent):
         await agent.initialize(**bearer(AGENT))
         uploaded = (await upload(agent, AGENT))["upload"]
         (scope,) = (await front.get("/files", AGENT))["scopes"]
@@ -269,13 +249,9 @@ async def test_files_are_named_to_their_owners_alone(tmp_path: Path, upstream: S
         assert (await front.get("/files", OPERATOR))["scopes"] == [{**scope, "own": False, "files": []}]
 
 
-async def test_names_that_are_no_text_are_told_all_the_same(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_names_that_are_no_text_are_told_all_the_same(console: StartConsole) -> None:
     """A file is called what its sender called it."""
-    async with (
-        upstream(Shop(READ)) as up,
-        console(tmp_path, up, server=UPLOADS) as front,
-        front.client() as agent,
-    ):
+    async with console(Shop(READ), server=UPLOADS) as (_, front, agent):
         await agent.initialize()
         await upload(agent, filename='<img src=x onerror="alert(1)">\N{SNOWMAN}.txt'.replace('"', "'"))
         (scope,) = (await front.get("/files"))["scopes"]
@@ -286,15 +262,11 @@ async def test_names_that_are_no_text_are_told_all_the_same(tmp_path: Path, upst
 
 
 async def test_no_answer_holds_a_session_a_token_or_a_path_of_the_store(
-    tmp_path: Path, upstream: StartUpstream
+    console: StartConsole, tmp_path: Path
 ) -> None:
     """Not to an operator either, and not the digests that follow from tokens."""
     server = {**UPLOADS, "upstream": {"static_headers": {"X-Key": "hush"}}}
-    async with (
-        upstream(Shop(READ)) as up,
-        console(tmp_path, up, server=server, core={"auth": AUTH}) as front,
-        front.client() as agent,
-    ):
+    async with console(Shop(READ), server=server, core={"auth": AUTH}) as (_, front, agent):
         await agent.initialize(**bearer(AGENT))
         await listed(agent, AGENT)
         await upload(agent, AGENT)
@@ -316,9 +288,9 @@ async def test_no_answer_holds_a_session_a_token_or_a_path_of_the_store(
         ] == []
 
 
-async def test_the_configuration_is_told_as_it_is_in_force(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_the_configuration_is_told_as_it_is_in_force(console: StartConsole) -> None:
     """As text that could be written into a settings file, but for what is masked."""
-    async with upstream(Shop(READ)) as up, console(tmp_path, up) as front:
+    async with console(Shop(READ)) as (_, front, _):
         text = (await front.get("/config"))["yaml"]
         assert "operators:\n  - operator\n" in text and "root: '***'" in text
         assert orjson.dumps(text)

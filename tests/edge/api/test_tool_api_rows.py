@@ -13,8 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.edge.conftest import StartUpstream
-from tests.edge.consoling import Shop, bearer, console, listed, tool
+from tests.edge.consoling import Shop, StartConsole, bearer, listed, tool
 from tests.edge.raw import RawClient
 from tests.pipeline.end_to_end.living import ERAS, Living, living
 
@@ -219,14 +218,10 @@ async def test_a_result_of_which_nothing_fits_is_500(tmp_path: Path) -> None:
         assert status == 500 and "Payload truncated" in failed_text(body)
 
 
-async def test_a_tool_that_is_another_by_now_is_500(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_a_tool_that_is_another_by_now_is_500(console: StartConsole) -> None:
     """It is not run in the session that knew the other one, whose list is kept back too."""
     offered = Shop(tool("click"), tool("shoot"))
-    async with (
-        upstream(offered) as up,
-        console(tmp_path, up, console={"allow_execute": True}) as front,
-        front.client() as client,
-    ):
+    async with console(offered, console={"allow_execute": True}) as (up, front, client):
         path = "/explorer/raw/tools"
 
         async def click() -> tuple[int, Any]:

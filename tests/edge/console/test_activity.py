@@ -8,11 +8,21 @@ from typing import Any
 import orjson
 
 from tests.edge.conftest import StartUpstream
-from tests.edge.consoling import AGENT, AUTH, OPERATOR, VIEWER, Shop, bearer, console
+from tests.edge.consoling import (
+    AGENT,
+    AUTH,
+    OPERATOR,
+    VIEWER,
+    Shop,
+    StartConsole,
+    bearer,
+    opened_console,
+)
 from tests.edge.raw import Exchange, call_body
 from tests.edge.test_console_data import READ, eventually
 from tests.state.shared import SharedMemory
 
+EXECUTE = {"allow_execute": True}
 OFF = {"tool_definition_pinning": {"mode": "off"}}
 
 
@@ -22,7 +32,7 @@ def sums(told: Any) -> tuple[int, ...]:
     return tuple(sum(minute[place] for minute in told["minutes"]) for place in (1, 2, 3))
 
 
-async def test_an_hour_is_counted_by_the_minute(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_an_hour_is_counted_by_the_minute(console: StartConsole) -> None:
     """All of it for operators; a viewer learns of nobody else's."""
 
     async def half(exchange: Exchange) -> None:
@@ -32,11 +42,7 @@ async def test_an_hour_is_counted_by_the_minute(tmp_path: Path, upstream: StartU
         else:
             await Shop(READ)(exchange)
 
-    async with (
-        upstream(half) as up,
-        console(tmp_path, up, core={"auth": AUTH, **OFF}) as front,
-        front.client() as agent,
-    ):
+    async with console(half, core={"auth": AUTH, **OFF}) as (_, front, agent):
         await agent.initialize(**bearer(AGENT))
         for name in ("read", "read", "broken"):
             await agent.request("POST", call_body(name), **bearer(AGENT))
@@ -55,8 +61,8 @@ async def test_replicas_are_counted_together(tmp_path: Path, upstream: StartUpst
     settings: dict[str, Any] = {"core": OFF, "storage": {"lock_mode": "none"}}
     async with (
         upstream(Shop(READ)) as up,
-        console(tmp_path, up, store=shared.replica(), **settings) as one,
-        console(tmp_path, up, store=shared.replica(), **settings) as other,
+        opened_console(tmp_path, up, store=shared.replica(), **settings) as one,
+        opened_console(tmp_path, up, store=shared.replica(), **settings) as other,
         other.client() as agent,
     ):
         await agent.initialize()
@@ -66,15 +72,10 @@ async def test_replicas_are_counted_together(tmp_path: Path, upstream: StartUpst
         assert len(told["heard"]) == 1 and told["silent"] == [] and told["replica"] not in told["heard"]
 
 
-async def test_a_call_is_found_by_the_id_that_its_caller_gave_it(
-    tmp_path: Path, upstream: StartUpstream
-) -> None:
+async def test_a_call_is_found_by_the_id_that_its_caller_gave_it(console: StartConsole) -> None:
     """Among its own exchanges, and by nobody else; an id that is not well formed is none."""
-    async with (
-        upstream(Shop(READ)) as up,
-        console(tmp_path, up, core={"auth": AUTH, **OFF}, console={"allow_execute": True}) as front,
-        front.client() as client,
-    ):
+    core = {"auth": AUTH, **OFF}
+    async with console(Shop(READ), core=core, console=EXECUTE) as (_, front, client):
         for call in ("a-call_1", "not well formed"):
             fields = {"x-adapter-call": call, "content-type": "application/json", **bearer(VIEWER)}
             await client.request("POST", orjson.dumps({}), "/explorer/raw/tools/read/call", **fields)

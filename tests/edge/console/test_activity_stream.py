@@ -25,9 +25,10 @@ from tests.edge.consoling import (
     VIEWER,
     Console,
     Shop,
+    StartConsole,
     bearer,
-    console,
     listed,
+    opened_console,
     tool,
 )
 from tests.edge.raw import RawClient, call_body, read_chunk
@@ -35,6 +36,7 @@ from tests.edge.tool_serving import guard_of, listening
 from tests.hosted.serving import hosted
 from tests.relay.relaying import Relaying
 
+EXECUTE = {"allow_execute": True}
 OFF = {"tool_definition_pinning": {"mode": "off"}}
 STREAM = {"accept": "text/event-stream"}
 
@@ -69,13 +71,9 @@ async def no_watchers(front: Console) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_the_last_exchanges_are_told(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_the_last_exchanges_are_told(console: StartConsole) -> None:
     """Those that failed too; a name is told of tools only."""
-    async with (
-        upstream(Shop(tool("weigh"))) as up,
-        console(tmp_path, up, core=OFF) as front,
-        front.client() as agent,
-    ):
+    async with console(Shop(tool("weigh")), core=OFF) as (_, front, agent):
         await agent.initialize()
         await agent.call("weigh")
         agent.session = "unknown"
@@ -90,15 +88,11 @@ async def test_the_last_exchanges_are_told(tmp_path: Path, upstream: StartUpstre
         assert {each["entrance"] for each in told} == {"mcp"}
 
 
-async def test_a_planned_call_carries_its_stages(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_a_planned_call_carries_its_stages(console: StartConsole) -> None:
     """By either entrance, in the order they began, up to the one that failed."""
     key = {"plugin": "api_key", "policy": {"value": "opensesame"}}
     server = {"stages": {"weigh": {"auth": key, "validate": True, "limits": {"egress": "1Mi"}}}}
-    async with (
-        upstream(Shop(tool("weigh"))) as up,
-        console(tmp_path, up, server=server, core=OFF, console={"allow_execute": True}) as front,
-        front.client() as agent,
-    ):
+    async with console(Shop(tool("weigh")), server=server, core=OFF, console=EXECUTE) as (_, front, agent):
         await agent.initialize()
         await agent.request("POST", call_body("weigh"), x_api_key="opensesame")
         await agent.request("POST", b"{}", "/explorer/raw/tools/weigh/call", x_api_key="opensesame")
@@ -120,13 +114,11 @@ def walked(exchange: Any) -> list[tuple[str, str]]:
     return [(stage["name"], stage["outcome"]) for stage in stages]
 
 
-async def test_each_viewer_sees_its_own(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_each_viewer_sees_its_own(console: StartConsole) -> None:
     """An operator sees everybody's, those of strangers among them, in the list and live."""
     core = {"auth": AUTH, **OFF}
     async with (
-        upstream(Shop(tool("weigh"))) as up,
-        console(tmp_path, up, core=core) as front,
-        front.client() as agent,
+        console(Shop(tool("weigh")), core=core) as (_, front, agent),
         front.client() as viewer,
         front.client() as operator,
     ):
@@ -175,9 +167,9 @@ async def test_the_stream_ends_with_the_viewers_token() -> None:
         assert not recent.watchers
 
 
-async def test_who_leaves_is_told_no_more(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_who_leaves_is_told_no_more(console: StartConsole) -> None:
     """Nothing is left behind, and the others are not disturbed."""
-    async with upstream(Shop()) as up, console(tmp_path, up) as front, front.client() as staying:
+    async with console(Shop()) as (_, front, staying):
         async with front.client() as leaving:
             await watch(leaving)
             assert front.recent.watchers == 1
@@ -192,7 +184,7 @@ async def test_who_leaves_is_told_no_more(tmp_path: Path, upstream: StartUpstrea
 async def test_the_stream_ends_when_the_adapter_stops(tmp_path: Path, upstream: StartUpstream) -> None:
     """It ends in good order and holds nothing up, however long exchanges may take to finish."""
     async with upstream(Shop()) as up, contextlib.AsyncExitStack() as clients:
-        async with console(tmp_path, up, core={"shutdown_grace_seconds": 60}) as front:
+        async with opened_console(tmp_path, up, core={"shutdown_grace_seconds": 60}) as front:
             viewer = await clients.enter_async_context(front.client())
             await watch(viewer)
             ended = asyncio.ensure_future(all_of(viewer))
@@ -203,14 +195,9 @@ async def all_of(client: RawClient) -> list[tuple[str, Any]]:
     return [each async for each in pieces(client)]
 
 
-async def test_a_slow_watcher_is_told_what_it_missed(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_a_slow_watcher_is_told_what_it_missed(console: StartConsole) -> None:
     """It holds up no call, and what waits for it is bounded."""
-    async with (
-        upstream(Shop()) as up,
-        console(tmp_path, up, core=OFF) as front,
-        front.client() as agent,
-        front.client() as slow,
-    ):
+    async with console(Shop(), core=OFF) as (_, front, agent), front.client() as slow:
         await watch(slow)
         for _ in range(400):
             front.recent.begin()

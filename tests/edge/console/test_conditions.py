@@ -11,7 +11,19 @@ import orjson
 import pytest
 
 from tests.edge.conftest import StartUpstream
-from tests.edge.consoling import AGENT, AUTH, OPERATOR, VIEWER, Console, Shop, bearer, console, listed, tool
+from tests.edge.consoling import (
+    AGENT,
+    AUTH,
+    OPERATOR,
+    VIEWER,
+    Console,
+    Shop,
+    StartConsole,
+    bearer,
+    listed,
+    opened_console,
+    tool,
+)
 from tests.edge.raw import Exchange, RawUpstream, call_body
 from tests.edge.test_console_data import READ
 from tests.relay.sessions.test_health_probe import PING, started
@@ -39,13 +51,9 @@ async def condition(front: Console, token: str | None = None) -> Any:
     return (await front.get("/servers", token))[0]["condition"]
 
 
-async def test_a_server_that_refuses_callers_is_amber(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_a_server_that_refuses_callers_is_amber(console: StartConsole) -> None:
     """With its own words for operators alone, and without the token that it repeats; health's word stays."""
-    async with (
-        upstream(Doorkeeper(READ)) as up,
-        console(tmp_path, up, core={"auth": AUTH}, server=PASSED) as front,
-        front.client() as agent,
-    ):
+    async with console(Doorkeeper(READ), core={"auth": AUTH}, server=PASSED) as (_, front, agent):
         assert await condition(front, VIEWER) == {"look": "ok", "notes": [], "last_error": None}
         await agent.initialize(**bearer(AGENT))
         before = time.time()
@@ -79,7 +87,10 @@ async def test_a_server_that_refuses_the_adapter_says_so_in_its_own_words(
         await exchange.answer(401, b'{"error":"invalid_token"}', *fields)
 
     core = {"auth": AUTH, "upstream_ping": {**PING, "enabled": True}}
-    async with started(RawUpstream(refuse, opening=refuse)) as up, console(tmp_path, up, core=core) as front:
+    async with (
+        started(RawUpstream(refuse, opening=refuse)) as up,
+        opened_console(tmp_path, up, core=core) as front,
+    ):
         async with asyncio.timeout(5):
             while (await condition(front, OPERATOR))["look"] != "warn":
                 await asyncio.sleep(0.01)
@@ -89,9 +100,7 @@ async def test_a_server_that_refuses_the_adapter_says_so_in_its_own_words(
         assert note["at"] <= time.time()
 
 
-async def test_a_server_that_failed_is_well_again_and_the_error_stays(
-    tmp_path: Path, upstream: StartUpstream
-) -> None:
+async def test_a_server_that_failed_is_well_again_and_the_error_stays(console: StartConsole) -> None:
     """The last error is told with its time, also where no ping looks."""
 
     async def fail(exchange: Exchange) -> None:
@@ -101,7 +110,7 @@ async def test_a_server_that_failed_is_well_again_and_the_error_stays(
         else:
             await Shop(READ)(exchange)
 
-    async with upstream(fail) as up, console(tmp_path, up) as front, front.client() as agent:
+    async with console(fail) as (_, front, agent):
         await agent.initialize()
         await agent.request("POST", call_body("read"))
         told = await condition(front)
@@ -115,7 +124,7 @@ async def test_drift_is_remembered_with_what_changed_and_since_when(
     """After a restart too, and after the tools were changed back; accepted, it is gone."""
     shop = Shop(READ)
     async with upstream(shop) as up:
-        async with console(tmp_path, up) as front, front.client() as agent:
+        async with opened_console(tmp_path, up) as front, front.client() as agent:
             await agent.initialize()
             await listed(agent)
             shop.tools = (REDEFINED, tool("send"))
@@ -130,7 +139,7 @@ async def test_drift_is_remembered_with_what_changed_and_since_when(
             met = told["met"]
             assert met["since"] == note["at"] and met["catalogues"] == 1 and met["by"] == "anonymous"
             assert "read" in met["what"] and "send" in met["what"]
-        async with console(tmp_path, up) as front, front.client() as agent:
+        async with opened_console(tmp_path, up) as front, front.client() as agent:
             (again,) = await front.get("/servers")
             assert again["met"] == met and again["condition"]["notes"] == [note]
             shop.tools = (READ,)

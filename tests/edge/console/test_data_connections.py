@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import orjson
 
 from adapter.commands import install
 from adapter.rules.clients.client_file import entry_text
 from adapter.rules.clients.mcp_clients import CLIENTS
 from adapter.settings.root import Settings
-from tests.edge.conftest import StartUpstream
-from tests.edge.consoling import AUTH, TOKENS, VIEWER, Shop, bearer, console
+from tests.edge.consoling import AUTH, TOKENS, VIEWER, Shop, StartConsole, bearer
 from tests.edge.test_console_data import READ
 
 PUBLIC = {"public_base_url": "https://tools.example.com/"}
 
 
-async def test_the_entries_are_those_that_the_command_writes(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_the_entries_are_those_that_the_command_writes(console: StartConsole) -> None:
     """For every client, under the public URL, with the token's variable or a placeholder."""
-    async with (
-        upstream(Shop(READ)) as up,
-        console(tmp_path, up, core={"auth": AUTH, **PUBLIC}) as front,
-    ):
+    async with console(Shop(READ), core={"auth": AUTH, **PUBLIC}) as (up, front, _):
         told = await front.get("/connect/raw", VIEWER)
         entry = {"id": "raw", "mount_path": "/mcp", "upstream": {"url": up.url}}
         settings = Settings.model_validate({"core": {"auth": AUTH, **PUBLIC}, "servers": [entry]})
@@ -41,10 +35,10 @@ async def test_the_entries_are_those_that_the_command_writes(tmp_path: Path, ups
 
 
 async def test_without_a_public_url_the_address_is_the_one_that_the_reader_uses(
-    tmp_path: Path, upstream: StartUpstream
+    console: StartConsole,
 ) -> None:
     """On loopback without tokens nothing stands for one; a server that is not there has no entries."""
-    async with upstream(Shop(READ)) as up, console(tmp_path, up) as front:
+    async with console(Shop(READ)) as (_, front, _):
         told = await front.get("/connect/raw")
         assert told["url"] == f"http://127.0.0.1:{front.port}/mcp" and told["token"] is None
         assert "TOKEN" not in str(told["clients"])

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import orjson
 from jsonschema import Draft202012Validator
 
 from adapter.edge.console.page_files import ServedPaths
 from adapter.edge.console.page_files import document as openapi
-from tests.edge.conftest import StartUpstream
-from tests.edge.consoling import DATA, Shop, console, listed
+from tests.edge.consoling import DATA, Shop, StartConsole, listed
 from tests.edge.test_console_data import READ, TOPICS, UPLOADS, eventually, upload
 from tests.relay.sessions.test_health_probe import PING
 
 
-async def test_every_route_is_described_as_it_answers(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_every_route_is_described_as_it_answers(console: StartConsole) -> None:
     """Each answer is what the document says of it, and each route stands there."""
     document = orjson.loads(openapi(ServedPaths("/explorer"), "1"))
     assert {path for path in document["paths"] if path.startswith(DATA)} == {
@@ -23,11 +20,7 @@ async def test_every_route_is_described_as_it_answers(tmp_path: Path, upstream: 
         f"{DATA}/pins/{{server}}/accept",
     }
     core = {"upstream_ping": {**PING, "enabled": True}}
-    async with (
-        upstream(Shop(READ)) as up,
-        console(tmp_path, up, server=UPLOADS, core=core) as front,
-        front.client() as agent,
-    ):
+    async with console(Shop(READ), server=UPLOADS, core=core) as (_, front, agent):
         await agent.initialize()
         await listed(agent)
         await upload(agent)

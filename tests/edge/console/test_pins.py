@@ -19,9 +19,10 @@ from tests.edge.consoling import (
     Console,
     Json,
     Shop,
+    StartConsole,
     bearer,
-    console,
     listed,
+    opened_console,
     tool,
 )
 from tests.edge.raw import RawClient, call_body
@@ -57,11 +58,9 @@ async def drifted(front: Console, shop: Shop, agent: RawClient, token: str | Non
 # --- what is shown --------------------------------------------------------------------------------------------
 
 
-async def test_before_anybody_saw_a_tool_there_is_nothing_to_show(
-    tmp_path: Path, upstream: StartUpstream
-) -> None:
+async def test_before_anybody_saw_a_tool_there_is_nothing_to_show(console: StartConsole) -> None:
     """Nor, while the server is away, is there anything to accept."""
-    async with upstream(Shop(CLICK)) as up, console(tmp_path, up) as front:
+    async with console(Shop(CLICK)) as (up, front, _):
         assert await front.get("/pins/raw") == {
             "mode": "block",
             "origin": "nothing",
@@ -77,19 +76,19 @@ async def test_before_anybody_saw_a_tool_there_is_nothing_to_show(
         assert status == 409 and "has not seen this server's tools yet" in answer["detail"]
 
 
-async def test_where_pins_are_off_there_is_nothing_to_show(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_where_pins_are_off_there_is_nothing_to_show(console: StartConsole) -> None:
     """Nobody compares, so nobody has a word to say."""
     core = {"tool_definition_pinning": {"mode": "off"}}
-    async with upstream(Shop(CLICK)) as up, console(tmp_path, up, core=core) as front:
+    async with console(Shop(CLICK), core=core) as (_, front, _):
         told = await front.get("/pins/raw")
         assert (told["mode"], told["digest"], told["tools"]) == ("off", None, [])
         assert (await front.accept("0" * 64))[0] == 409
 
 
-async def test_drift_is_shown_side_by_side(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_drift_is_shown_side_by_side(console: StartConsole) -> None:
     """Each member that changed with what it was and what it is, the tools that did not change behind them."""
     shop = Shop(CLICK, SHOOT, tool("gone", "Goes."), tool("old", "Renames."))
-    async with upstream(shop) as up, console(tmp_path, up) as front, front.client() as agent:
+    async with console(shop) as (_, front, agent):
         await agent.initialize()
         await listed(agent)
         calm = await front.get("/pins/raw")
@@ -111,12 +110,12 @@ async def test_drift_is_shown_side_by_side(tmp_path: Path, upstream: StartUpstre
         assert tools["renamed"]["changes"] == [{"path": "name", "before": "old", "after": "renamed"}]
 
 
-async def test_a_hostile_catalogue_makes_no_endless_answer(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_a_hostile_catalogue_makes_no_endless_answer(console: StartConsole) -> None:
     """Values are cut, and there are so many of them and no more."""
     many = {f"p{number}": {"type": "string"} for number in range(200)}
     shop = Shop(*(tool(f"t{number}") for number in range(1000)))
     off = {"tool_metadata_sanitization": {"mode": "off"}}
-    async with upstream(shop) as up, console(tmp_path, up, core=off) as front, front.client() as agent:
+    async with console(shop, core=off) as (_, front, agent):
         await agent.initialize()
         await listed(agent)
         long = "x" * 20_000
@@ -135,12 +134,12 @@ async def test_a_hostile_catalogue_makes_no_endless_answer(tmp_path: Path, upstr
 # --- asking twice ---------------------------------------------------------------------------------------------
 
 
-async def test_trying_again_moves_no_baseline(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_trying_again_moves_no_baseline(console: StartConsole) -> None:
     """A refused list of the tool API stays refused, in a new tab too; health and the console remember since when."""
     shop = Shop(CLICK, SHOOT)
     ending = {"tool_definition_pinning": {"block_error_session_action": "invalidate"}}
     execute = {"allow_execute": True}
-    async with upstream(shop) as up, console(tmp_path, up, core=ending, console=execute) as front:
+    async with console(shop, core=ending, console=execute) as (_, front, _):
         assert (await tools_of(front))[0] == 200
         assert (await remembered(front))["drift"] == "none"
         shop.tools = (EVIL, SHOOT)
@@ -183,16 +182,10 @@ async def remembered(front: Console) -> Any:
 @pytest.mark.parametrize(
     ("token", "status"), [(None, 401), (AGENT, 403), (VIEWER, 403), (OPERATOR, 200), (OTHER, 200)]
 )
-async def test_only_operators_accept(
-    tmp_path: Path, upstream: StartUpstream, token: str | None, status: int
-) -> None:
+async def test_only_operators_accept(console: StartConsole, token: str | None, status: int) -> None:
     """The agent's own token never will, not even by a session of its own."""
     shop = Shop(CLICK, SHOOT)
-    async with (
-        upstream(shop) as up,
-        console(tmp_path, up, core={"auth": AUTH}) as front,
-        front.client() as agent,
-    ):
+    async with console(shop, core={"auth": AUTH}) as (_, front, agent):
         digest = await drifted(front, shop, agent, AGENT)
         got, answer = await front.accept(digest, token)
         assert got == status
@@ -202,10 +195,10 @@ async def test_only_operators_accept(
         assert (told["origin"] == "accepted") is (status == 200)
 
 
-async def test_what_is_accepted_is_what_was_shown(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_what_is_accepted_is_what_was_shown(console: StartConsole) -> None:
     """Tools that changed since get 409, and nothing is accepted."""
     shop = Shop(CLICK, SHOOT)
-    async with upstream(shop) as up, console(tmp_path, up) as front, front.client() as agent:
+    async with console(shop) as (_, front, agent):
         digest = await drifted(front, shop, agent)
         shop.tools = (EVIL,)
         await listed(agent)
@@ -214,16 +207,10 @@ async def test_what_is_accepted_is_what_was_shown(tmp_path: Path, upstream: Star
         assert (await front.get("/pins/raw"))["origin"] == "first_seen"
 
 
-async def test_a_session_that_is_open_goes_on_with_what_was_accepted(
-    tmp_path: Path, upstream: StartUpstream
-) -> None:
+async def test_a_session_that_is_open_goes_on_with_what_was_accepted(console: StartConsole) -> None:
     """Refused for drift until then, it is served at once after; nobody has to begin anew."""
     shop = Shop(CLICK, SHOOT)
-    async with (
-        upstream(shop) as up,
-        console(tmp_path, up, core={"auth": AUTH}) as front,
-        front.client() as agent,
-    ):
+    async with console(shop, core={"auth": AUTH}) as (_, front, agent):
         digest = await drifted(front, shop, agent, AGENT)
         assert (await listed(agent, AGENT))["error"]["code"] == -32010
         assert (await call(agent, "click", AGENT))["error"]["code"] == -32010
@@ -241,22 +228,18 @@ async def test_what_was_accepted_outlasts_the_adapter(tmp_path: Path, upstream: 
     """It is what mcp-adapter pins accept would have written."""
     shop = Shop(CLICK, SHOOT)
     async with upstream(shop) as up:
-        async with console(tmp_path, up) as front, front.client() as agent:
+        async with opened_console(tmp_path, up) as front, front.client() as agent:
             digest = await drifted(front, shop, agent)
             assert (await front.accept(digest))[0] == 200
-        async with console(tmp_path, up) as front:
+        async with opened_console(tmp_path, up) as front:
             told = await front.get("/pins/raw")
             assert (told["digest"], told["drift"], told["origin"]) == (digest, 0, "accepted")
 
 
-async def test_two_operators_at_once_agree_or_one_is_told(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_two_operators_at_once_agree_or_one_is_told(console: StartConsole) -> None:
     """The same digest is accepted once and both are right; another one is refused."""
     shop = Shop(CLICK, SHOOT)
-    async with (
-        upstream(shop) as up,
-        console(tmp_path, up, core={"auth": AUTH}) as front,
-        front.client() as agent,
-    ):
+    async with console(shop, core={"auth": AUTH}) as (_, front, agent):
         digest = await drifted(front, shop, agent, AGENT)
         answers = await asyncio.gather(
             front.accept(digest, OPERATOR), front.accept(digest, OTHER), front.accept("f" * 64, OTHER)
@@ -266,12 +249,10 @@ async def test_two_operators_at_once_agree_or_one_is_told(tmp_path: Path, upstre
         assert first == second and first["accepted"] is not None
 
 
-async def test_what_counts_is_what_is_offered_when_the_word_is_given(
-    tmp_path: Path, upstream: StartUpstream
-) -> None:
+async def test_what_counts_is_what_is_offered_when_the_word_is_given(console: StartConsole) -> None:
     """Tools that changed since, which no client has seen yet, are looked at before anything is accepted."""
     shop = Shop(CLICK, SHOOT)
-    async with upstream(shop) as up, console(tmp_path, up) as front, front.client() as agent:
+    async with console(shop) as (up, front, agent):
         digest = await drifted(front, shop, agent)
         shop.tools = (EVIL,)
         assert (await front.get("/pins/raw"))["digest"] == digest
@@ -281,16 +262,12 @@ async def test_what_counts_is_what_is_offered_when_the_word_is_given(
         assert now != digest and (await front.accept(now))[0] == 200
 
 
-async def test_a_lock_file_is_not_overruled(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_a_lock_file_is_not_overruled(console: StartConsole, tmp_path: Path) -> None:
     """Whoever wants other tools changes the file."""
     lock = tmp_path / "tools.lock"
     lock.write_text('format 1\n\nserver "raw"\n')
     shop = Shop(CLICK)
-    async with (
-        upstream(shop) as up,
-        console(tmp_path, up, server={"tools_lock": str(lock)}) as front,
-        front.client() as agent,
-    ):
+    async with console(shop, server={"tools_lock": str(lock)}) as (_, front, agent):
         await agent.initialize()
         await listed(agent)
         told = await front.get("/pins/raw")
@@ -302,10 +279,10 @@ async def test_a_lock_file_is_not_overruled(tmp_path: Path, upstream: StartUpstr
 # --- the request ----------------------------------------------------------------------------------------------
 
 
-async def test_a_form_of_another_page_accepts_nothing(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_a_form_of_another_page_accepts_nothing(console: StartConsole) -> None:
     """A browser may send forms anywhere without asking; JSON it may not, nor from an origin that is not served."""
     shop = Shop(CLICK, SHOOT)
-    async with upstream(shop) as up, console(tmp_path, up) as front, front.client() as agent:
+    async with console(shop) as (_, front, agent):
         digest = await drifted(front, shop, agent)
         body, own = {"digest": digest}, f"http://127.0.0.1:{front.port}"
         path = "/pins/raw/accept"
@@ -321,9 +298,9 @@ async def test_a_form_of_another_page_accepts_nothing(tmp_path: Path, upstream: 
             assert head.status == status, fields
 
 
-async def test_what_is_no_digest_is_refused(tmp_path: Path, upstream: StartUpstream) -> None:
+async def test_what_is_no_digest_is_refused(console: StartConsole) -> None:
     """A body is small JSON that names one."""
-    async with upstream(Shop(CLICK)) as up, console(tmp_path, up, console={"max_body": 100}) as front:
+    async with console(Shop(CLICK), console={"max_body": 100}) as (_, front, _):
         wrong: list[Any] = [[], {}, {"digest": 7}, {"digest": "abc"}, {"digest": "G" * 64}, None]
         for body in wrong:
             head, _ = await front.ask("POST", "/pins/raw/accept", body)

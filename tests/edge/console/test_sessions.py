@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from adapter.edge.console.sessions import MOST_READ, client_of
 from tests.edge.conftest import StartUpstream
-from tests.edge.consoling import AGENT, AUTH, OPERATOR, VIEWER, Shop, bearer, console
+from tests.edge.consoling import (
+    AGENT,
+    AUTH,
+    OPERATOR,
+    VIEWER,
+    Shop,
+    StartConsole,
+    bearer,
+    opened_console,
+)
 from tests.edge.test_console_data import READ, UPLOADS, upload
 from tests.state.shared import SharedMemory
 
@@ -29,8 +38,8 @@ async def test_sessions_and_files_of_another_replica_are_shown(
     }
     async with (
         upstream(Shop(READ)) as up,
-        console(tmp_path, up, store=shared.replica(), **settings) as one,
-        console(tmp_path, up, store=shared.replica(), **settings) as other,
+        opened_console(tmp_path, up, store=shared.replica(), **settings) as one,
+        opened_console(tmp_path, up, store=shared.replica(), **settings) as other,
         one.client() as agent,
         other.client() as viewer,
         other.client() as ended,
@@ -53,16 +62,11 @@ async def test_sessions_and_files_of_another_replica_are_shown(
 
 
 @pytest.mark.parametrize("ttl", [3600, None])
-async def test_session_was_last_seen_where_it_was_used_last(
-    tmp_path: Path, upstream: StartUpstream, ttl: float | None
-) -> None:
+async def test_session_was_last_seen_where_it_was_used_last(console: StartConsole, ttl: float | None) -> None:
     """The time that another replica wrote counts if it is later; what is known here is not forgotten for rows."""
     shared = SharedMemory()
-    async with (
-        upstream(Shop(READ)) as up,
-        console(tmp_path, up, store=shared.replica(), sessions={"idle_ttl_seconds": ttl}) as front,
-        front.client() as client,
-    ):
+    limits = {"idle_ttl_seconds": ttl}
+    async with console(Shop(READ), store=shared.replica(), sessions=limits) as (_, front, client):
         await client.initialize()
         (row,) = await shared.rows.scan("sessions")
         (before,) = await front.get("/sessions")
