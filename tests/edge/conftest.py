@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -22,6 +22,13 @@ from tests.edge.raw import Exchange, RawClient, RawUpstream, Script, result
 
 if TYPE_CHECKING:
     from tests.edge.consoling import Console, StartConsole
+
+
+class Located(Protocol):
+    """An upstream by its address."""
+
+    @property
+    def url(self) -> str: ...
 
 
 class Adapter:
@@ -76,7 +83,7 @@ def merged(base: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 @contextlib.asynccontextmanager
 async def start_adapter(
     root: Path,
-    raw: RawUpstream,
+    raw: Located,
     stages: StageTable | None = None,
     server: Mapping[str, Any] | None = None,
     store: Store | None = None,

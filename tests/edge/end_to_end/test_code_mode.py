@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import orjson
@@ -10,7 +11,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from tests.e2e.filing import PythonHost, python_host, said, texts
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import MODERN_VERSION, Exchange, RawUpstream, call_body, error_of
 
 THREE = ["raw_search_tools", "raw_get_tool_schema", "raw_call_tool"]
@@ -53,22 +54,32 @@ class Desk:
         await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
 
 
-def coded(adapter: StartAdapter, up: RawUpstream, **more: Any) -> AbstractAsyncContextManager[Adapter]:
-    """The adapter with code mode on and ``delete_.*`` disabled."""
-    server = {"code_mode_enabled": True, "disabled_tools": ["delete_.*"]}
-    return adapter(up, server={**server, **more})
+StartHost = Callable[..., AbstractAsyncContextManager[tuple[RawUpstream, Adapter, PythonHost]]]
+CODED = {"code_mode_enabled": True, "disabled_tools": ["delete_.*"]}
 
 
-def host(front: Adapter, mode: str) -> AbstractAsyncContextManager[PythonHost]:
-    return python_host(f"http://127.0.0.1:{front.port}/mcp", mode)
+@pytest.fixture
+def hosted(adapter: StartAdapter, upstream: StartUpstream) -> StartHost:
+    """``async with hosted(Desk(…)) as (up, front, me)``: a host of code mode with ``delete_.*`` disabled."""
+
+    @asynccontextmanager
+    async def start(
+        desk: Desk, mode: str = "legacy", **server: Any
+    ) -> AsyncIterator[tuple[RawUpstream, Adapter, PythonHost]]:
+        async with (
+            upstream(desk) as up,
+            adapter(up, server={**CODED, **server}) as front,
+            python_host(f"http://127.0.0.1:{front.port}/mcp", mode) as me,
+        ):
+            yield up, front, me
+
+    return start
 
 
 @ERAS
-async def test_a_tool_is_found_described_and_called(
-    adapter: StartAdapter, upstream: StartUpstream, mode: str
-) -> None:
+async def test_a_tool_is_found_described_and_called(hosted: StartHost, mode: str) -> None:
     """Three tools are listed; a search finds by words, the definition is the upstream's, the call arrives as direct."""
-    async with upstream(Desk(DRAW, SECRET, MAIL)) as up, coded(adapter, up) as front, host(front, mode) as me:
+    async with hosted(Desk(DRAW, SECRET, MAIL), mode) as (up, _, me):
         assert await me.tools() == THREE
 
         found = await me.call("raw_search_tools", query="draw something", limit=5)
@@ -91,11 +102,9 @@ async def test_a_tool_is_found_described_and_called(
 
 
 @ERAS
-async def test_a_tool_called_by_its_name_is_refused_with_the_way(
-    adapter: StartAdapter, upstream: StartUpstream, mode: str
-) -> None:
+async def test_a_tool_called_by_its_name_is_refused_with_the_way(hosted: StartHost, mode: str) -> None:
     """Nothing goes upstream, whether or not there is such a tool."""
-    async with upstream(Desk(DRAW)) as up, coded(adapter, up) as front, host(front, mode) as me:
+    async with hosted(Desk(DRAW), mode) as (up, _, me):
         for name in ("draw_chart", "nothing"):
             with pytest.raises(MCPError, match="called through raw_call_tool") as refused:
                 await me.call(name, kind="bar")
@@ -104,11 +113,9 @@ async def test_a_tool_called_by_its_name_is_refused_with_the_way(
 
 
 @ERAS
-async def test_a_hidden_tool_is_neither_found_nor_described_nor_called(
-    adapter: StartAdapter, upstream: StartUpstream, mode: str
-) -> None:
+async def test_a_hidden_tool_is_neither_found_nor_described_nor_called(hosted: StartHost, mode: str) -> None:
     """Code mode is no way around a policy, in any spelling of the name."""
-    async with upstream(Desk(DRAW, SECRET)) as up, coded(adapter, up) as front, host(front, mode) as me:
+    async with hosted(Desk(DRAW, SECRET), mode) as (up, _, me):
         found = await me.call("raw_search_tools", query="delete_all draws nothing")
         assert [tool["name"] for tool in found["structuredContent"]["tools"]] == ["draw_chart"]
         described = await me.call("raw_get_tool_schema", name="delete_all")
@@ -119,9 +126,9 @@ async def test_a_hidden_tool_is_neither_found_nor_described_nor_called(
         assert up.calls("tools/call") == []
 
 
-async def test_what_was_misasked_is_told_to_the_model(adapter: StartAdapter, upstream: StartUpstream) -> None:
+async def test_what_was_misasked_is_told_to_the_model(hosted: StartHost) -> None:
     """As the tool's own failure, which a model can mend, and not as an error of the protocol."""
-    async with upstream(Desk(DRAW)) as up, coded(adapter, up) as front, host(front, "legacy") as me:
+    async with hosted(Desk(DRAW)) as (up, _, me):
         flat = await me.call("raw_call_tool", name="draw_chart", kind="bar")
         assert flat["isError"] and "go into arguments" in texts(flat)
         many = await me.call("raw_search_tools", query="x", limit=1000)
@@ -129,17 +136,11 @@ async def test_what_was_misasked_is_told_to_the_model(adapter: StartAdapter, ups
         assert up.calls("tools/call") == []
 
 
-async def test_the_upload_helper_stays_first_and_is_called_by_its_name(
-    adapter: StartAdapter, upstream: StartUpstream
-) -> None:
+async def test_the_upload_helper_stays_first_and_is_called_by_its_name(hosted: StartHost) -> None:
     """A wrapped tool is called through code mode with a handle, which reaches it as a path."""
     read = {"name": "read", "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}}}
     consumer = {"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path"}
-    async with (
-        upstream(Desk(read)) as up,
-        coded(adapter, up, adapters=[consumer]) as front,
-        host(front, "legacy") as me,
-    ):
+    async with hosted(Desk(read), adapters=[consumer]) as (up, front, me):
         assert await me.tools() == ["raw_get_upload_url", *THREE]
         offered = (await me.call("raw_get_upload_url"))["structuredContent"]
         assert "raw_get_upload_url" in said(await me.call("raw_get_tool_schema", name="read"))
@@ -156,17 +157,13 @@ async def test_the_upload_helper_stays_first_and_is_called_by_its_name(
         assert params["name"] == "read" and params["arguments"]["path"].endswith("a.txt")
 
 
-async def test_drift_is_told_where_tools_are_searched(adapter: StartAdapter, upstream: StartUpstream) -> None:
+async def test_drift_is_told_where_tools_are_searched(hosted: StartHost) -> None:
     """In `warn` a changed tool is found with its warning; in `block` with a subset it is not found at all."""
     changed = {**MAIL, "description": "Sends mail to everybody."}
     for mode, strategy in (("warn", "error"), ("block", "baseline_subset"), ("block", "error")):
         desk = Desk(DRAW, MAIL)
         pinning = {"mode": mode, "block_strategy": strategy}
-        async with (
-            upstream(desk) as up,
-            coded(adapter, up, tool_definition_pinning=pinning) as front,
-            host(front, "legacy") as me,
-        ):
+        async with hosted(desk, tool_definition_pinning=pinning) as (_, front, me):
             await me.call("raw_search_tools", query="mail")
             desk.tools = [DRAW, changed]
             front.app.servers["raw"].stages.guard.changed()  # type: ignore[union-attr]  # the gate is there
@@ -187,40 +184,28 @@ async def test_drift_is_told_where_tools_are_searched(adapter: StartAdapter, ups
                 assert said(await me.call("raw_call_tool", name="draw_chart"))
 
 
-async def test_without_pinning_the_list_is_read_once_too(
-    adapter: StartAdapter, upstream: StartUpstream
-) -> None:
+async def test_without_pinning_the_list_is_read_once_too(hosted: StartHost) -> None:
     """Searching does not depend on pins."""
     off = {"mode": "off"}
-    async with (
-        upstream(Desk(DRAW, SECRET)) as up,
-        coded(adapter, up, tool_definition_pinning=off) as front,
-        host(front, "legacy") as me,
-    ):
+    async with hosted(Desk(DRAW, SECRET), tool_definition_pinning=off) as (up, _, me):
         for _ in range(2):
             found = await me.call("raw_search_tools", query="")
             assert found["structuredContent"]["total"] == 1
         assert len(up.calls("tools/list")) == 1
 
 
-async def test_a_batch_does_not_get_around_it(adapter: StartAdapter, upstream: StartUpstream) -> None:
+async def test_a_batch_does_not_get_around_it(in_session: StartRoad) -> None:
     """Each tool call in a batch is refused on its own, for nobody unfolds it there."""
-    async with (
-        upstream(Desk(DRAW), version="2025-03-26") as up,
-        coded(adapter, up) as front,
-        front.client() as client,
-    ):
-        await client.initialize()
+    async with in_session(Desk(DRAW), version="2025-03-26", server=CODED) as (up, _, client):
         _, answer = await client.request("POST", b"[" + call_body("draw_chart") + b"]")
         (refused,) = orjson.loads(answer)
         assert refused["error"]["code"] == -32600
         assert up.calls("tools/call") == []
 
 
-async def test_a_cursor_is_refused(adapter: StartAdapter, upstream: StartUpstream) -> None:
+async def test_a_cursor_is_refused(in_session: StartRoad) -> None:
     """The list has one page, so nobody was given a cursor."""
-    async with upstream(Desk(DRAW)) as up, coded(adapter, up) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(Desk(DRAW), server=CODED) as (_, _, client):
         body = b'{"jsonrpc":"2.0","id":3,"method":"tools/list","params":{"cursor":"x"}}'
         _, answer = await client.request("POST", body)
         assert error_of(answer)["code"] == -32602

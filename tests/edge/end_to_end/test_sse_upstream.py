@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from adapter.app import build, running
-from adapter.settings.root import Settings
-from tests.edge.conftest import Adapter
+from tests.edge.conftest import Adapter, start_adapter
 from tests.edge.raw import call_body, initialize_result, modern_body, result
 from tests.upstream.raw_peer import PATIENCE
 from tests.upstream.sse.scripted_server import Post, SseSite, Stream, sse_site
@@ -71,25 +69,12 @@ async def playing() -> AsyncIterator[Player]:
             await asyncio.gather(task, return_exceptions=True)
 
 
-@asynccontextmanager
-async def adapter(
+def adapter(
     place: Path, player: Player, upstream: dict[str, Any] | None = None, **entry: Any
-) -> AsyncIterator[Adapter]:
+) -> AbstractAsyncContextManager[Adapter]:
     """The adapter in front of the player, pings off."""
-    transport = {"transport": "sse", "url": player.site.url, **(upstream or {})}
-    settings = {
-        "core": {
-            "port": 0,
-            "shutdown_grace_seconds": 0,
-            "upstream_ping": {"enabled": False},
-            "tool_definition_pinning": {"mode": "off"},
-        },
-        "storage": {"root": str(place)},
-        "servers": [{"id": "raw", "mount_path": "/mcp", "upstream": transport, **entry}],
-    }
-    app = build(Settings.model_validate(settings))
-    async with running(app) as (_, port):
-        yield Adapter(app, port)
+    transport = {"transport": "sse", **(upstream or {})}
+    return start_adapter(place, player.site, server={"upstream": transport, **entry})
 
 
 def fields(head: str) -> dict[str, str]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from adapter.app import build, running
-from adapter.settings.root import Settings
-from tests.edge.conftest import Adapter
+from tests.edge.conftest import Adapter, start_adapter
 from tests.edge.raw import (
     Exchange,
     RawUpstream,
@@ -44,20 +42,11 @@ class Tools:
         await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
 
 
-@asynccontextmanager
-async def serving(root: Path, up: RawUpstream, **core: object) -> AsyncIterator[Adapter]:
+def serving(root: Path, up: RawUpstream, **core: Any) -> AbstractAsyncContextManager[Adapter]:
     """The adapter with a consumer ``read``, pinged every 20 ms."""
     consumer = {"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path"}
-    settings = {
-        "core": {"port": 0, "shutdown_grace_seconds": 0, "upstream_ping": PING, **core},
-        "storage": {"root": str(root)},
-        "servers": [
-            {"id": "raw", "mount_path": "/raw", "upstream": {"url": up.url}, "adapters": [consumer]},
-        ],
-    }
-    app = build(Settings.model_validate(settings))
-    async with running(app) as (_, port):
-        yield Adapter(app, port)
+    core = {"upstream_ping": {"enabled": True, **PING}, "tool_definition_pinning": {"mode": "warn"}, **core}
+    return start_adapter(root, up, server={"mount_path": "/raw", "adapters": [consumer]}, core=core)
 
 
 def wiring(body: dict[str, Any]) -> object:
