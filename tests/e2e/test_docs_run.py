@@ -1,7 +1,7 @@
 """The pages for beginners, done literally: their commands typed in an empty folder with an empty home.
 
 README.md has tests/e2e/test_readme.py, docs/api.md tests/edge/test_api_page.py, docs/hosted.md
-tests/edge/end_to_end/test_hosted_server.py, docs/access.md tests/settings/test_auth_recipes.py.
+tests/edge/end_to_end/test_hosted.py, docs/access.md tests/settings/test_auth_recipes.py.
 """
 
 from __future__ import annotations

@@ -44,21 +44,11 @@ servers:
           statement: "UPDATE users SET name = {{ inputs.name }} WHERE id = {{ inputs.user_id }}"
           inputs: {user_id: {type: int}, name: {type: string, enum: [ann, eve]}}
           annotations: {destructiveHint: true}
-        - name: forever
-          use: main
-          statement: "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
-          limits: {timeout: 200ms}
-        - {name: broken, use: main, statement: SELECT secret FROM nowhere}
-        - {name: placed, use: main, statement: "SELECT {{ env.ADAPTER_TEST_NOWHERE }} AS place"}
         - {name: hidden, use: main, statement: SELECT 1}
         - name: greet
           handler: app/scripts.py#greet
           inputs: {name: {type: string}, at: {type: datetime, optional: true}}
-        - {name: steps, handler: "./app/scripts.py#steps"}
         - {name: read, handler: app/scripts.py#read, inputs: {path: {type: string}}}
-        - {name: leak, handler: app/scripts.py#leak}
-        - {name: wrong, handler: app/scripts.py#wrong}
-        - {name: wait, handler: app/scripts.py#wait}
         - name: twice
           handler: app/twice.py
           runtime: subprocess
@@ -67,40 +57,15 @@ servers:
 """
 
 SCRIPTS = """
-import asyncio
 from pathlib import Path
-
-from adapter.api import ToolUserError, progress, success
 
 
 def greet(payload, context):
     return {"tool": payload["tool"], "inputs": payload["inputs"], "server": context.request.server}
 
 
-async def steps(payload):
-    yield progress(50, "half")
-    yield success("done")
-
-
 def read(payload):
     return Path(payload["inputs"]["path"]).read_text()
-
-
-def leak(payload):
-    raise RuntimeError("cannot connect to postgres://me:hunter2@db/x\\nsecond line")
-
-
-def wrong(payload):
-    raise ToolUserError("Pick another day.")
-
-
-async def wait(payload):
-    here = Path(__file__).parent
-    (here / "began").touch()
-    try:
-        await asyncio.Event().wait()
-    finally:
-        (here / "cancelled").touch()
 """
 
 TWICE = """
