@@ -143,24 +143,37 @@ class IdleSessions:
         """Tend all sessions whose time has come. Raises StoreUnavailable."""
         await self.last_seen.write()
         stopped: set[str] = set()
-        while page := await self.overdue(self.again):
-            of_servers: dict[str, list[DueSession]] = defaultdict(list)
-            for due in page:
-                of_servers[due.record.server].append(due)
-            until = asyncio.get_running_loop().time() + PAGE_SECONDS
-            # All of them end, also where one fails: none may go on after the store was closed.
-            ended = await asyncio.gather(
-                *(
-                    self._work(server, waiting, stopped, until)
-                    for server, dues in of_servers.items()
-                    for waiting in [iter(dues)]
-                    for _ in range(CLOSINGS)
-                ),
-                return_exceptions=True,
-            )
-            for failure in ended:
-                if failure is not None:
-                    raise failure
+        working: dict[str, asyncio.Task[None]] = {}
+        try:
+            while (page := await self.overdue(self.again)) or working:
+                of_servers: dict[str, list[DueSession]] = defaultdict(list)
+                for due in page:
+                    of_servers[due.record.server].append(due)
+                for server, dues in of_servers.items():
+                    # One that is still at its sessions of an earlier page has these when they are due again.
+                    if server not in working and server not in stopped:
+                        working[server] = asyncio.create_task(self._tend_all(server, dues, stopped))
+                if working:
+                    # No longer, so that a server that does not answer keeps no others waiting.
+                    await asyncio.wait(working.values(), timeout=SHORTEST)
+                for server in [server for server, task in working.items() if task.done()]:
+                    await working.pop(server)
+        finally:
+            # None may go on after the store was closed.
+            for task in working.values():
+                task.cancel()
+            await asyncio.gather(*working.values(), return_exceptions=True)
+
+    async def _tend_all(self, server: str, dues: Iterable[DueSession], stopped: set[str]) -> None:
+        """Tend a server's sessions of a page, a few at the same time."""
+        until, waiting = asyncio.get_running_loop().time() + PAGE_SECONDS, iter(dues)
+        # All of them end, also where one fails.
+        ended = await asyncio.gather(
+            *(self._work(server, waiting, stopped, until) for _ in range(CLOSINGS)), return_exceptions=True
+        )
+        for failure in ended:
+            if failure is not None:
+                raise failure
 
     async def _work(
         self, server: str, waiting: Iterable[DueSession], stopped: set[str], until: float
