@@ -287,14 +287,6 @@ async def test_what_is_no_response_leaves_as_it_came(tmp_path: Path, body: bytes
         assert await one.relaying.post(ask, one.session) == body
 
 
-async def test_resource_that_is_not_exposed_is_told_as_such(tmp_path: Path) -> None:
-    """``expose_as_resource`` of one adapter may be off; the artifact is kept all the same."""
-    rule = producing(exposed=False)
-    async with tools(tmp_path, writing(b"made"), producing=rule) as one:
-        assert artifact_of(await one.call("write", "{}"))["expose_as_resource"] is False
-        assert [record.exposed for record in await one.artifacts()] == [False]
-
-
 # --- how the answer comes -------------------------------------------------------------------------------------
 
 PROGRESS = b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}\n\n'
