@@ -242,10 +242,10 @@ async def test_url_is_signed_for_this_file_and_for_fetching_only(tmp_path: Path)
         assert f"{url.scheme}://{url.netloc}" == "http://adapter.test"
         assert url.path == f"/upload/one/{record.scope}/{record.id}/bild%20%C3%BC.png"
         query = dict(parse_qsl(url.query))
-        one.credentials.check_file("delivery", "one", record.scope, record.id, query)
+        one.credentials.check_file("delivery", ("one", record.scope, record.id), query)
         for purpose, file_id in (("download", record.id), ("delivery", "0" * 32)):
             with pytest.raises(Exception, match="not valid"):
-                one.credentials.check_file(purpose, "one", record.scope, file_id, query)
+                one.credentials.check_file(purpose, ("one", record.scope, file_id), query)
 
 
 @pytest.mark.parametrize("delivery", ["base64", "data_uri"])
