@@ -15,6 +15,7 @@ from adapter.app.base import Base
 from adapter.edge.replicas import replica_branch
 from adapter.errors import StoreUnavailable, UpstreamUnreachable
 from adapter.relay.files.scopes import kept_secret
+from adapter.relay.notifications import MessageClaims
 from adapter.relay.replicas.forwarding import ReplicaForwarder
 from adapter.relay.replicas.home import Home, OwnedUpstream
 from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTimes, replica_id
@@ -113,7 +114,7 @@ class ReplicaService:
         self.replicas.on_displaced.append(self._displaced)
         self._forwarding = ReplicaForwarder(self.replicas, self._connect, base.background)
         self.home = Home(self.replicas, self._local, base.background)
-        self._words = SharedSessionMessages(self.replicas, base.background, base.clock)
+        self._words = SharedSessionMessages(self.replicas, MessageClaims(store, base.background, base.clock))
         self.branch: Branch = replica_branch(self.home)
         store.listeners.append(self.home)
         base.rereads.append(self.read_key)

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 from adapter.app.base import Base
 from adapter.relay.files.scopes import Scopes
-from adapter.relay.notifications import Notifications, SharedNotifications
+from adapter.relay.notifications import MessageClaims, Notifications, SharedNotifications
 from adapter.relay.sessions.idle_sessions import LastSeen
+from adapter.relay.sessions.principal_sessions import PrincipalSessions
+from adapter.relay.sessions.renewal import Renewal
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 
@@ -43,7 +45,7 @@ def build_sessions(base: Base) -> SessionStack:
     notifications = Notifications()
     shared = None
     if store.shared:
-        shared = SharedNotifications(store, notifications, base.background, base.clock)
+        shared = SharedNotifications(store, notifications, MessageClaims(store, base.background, base.clock))
     scopes = Scopes(store, per_principal=limits.scope == "principal")
     base.on_loss.append(scopes.store_lost)
     return SessionStack(
@@ -52,10 +54,9 @@ def build_sessions(base: Base) -> SessionStack:
         notifications,
         UpstreamSessions(
             sessions,
-            base.background,
-            base.log,
-            renewals=limits.upstream_session_termination_retries,
-            serves=limits.missing_id == "principal",
+            PrincipalSessions(sessions, serves=limits.missing_id == "principal"),
+            Renewal(sessions, base.background, base.log),
+            limits.upstream_session_termination_retries,
         ),
         LastSeen(sessions),
         shared,

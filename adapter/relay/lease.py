@@ -12,6 +12,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -27,6 +28,7 @@ LEFT_BEHIND = 86400.0
 """Seconds after which the row of a lease that nobody renewed or released may be deleted."""
 
 
+@dataclass(eq=False)
 class Lease:
     """The lease of that name, as one holder sees it. It lasts ``seconds`` after each renewal.
 
@@ -34,47 +36,41 @@ class Lease:
     lease must be harmless where two do it: a process may be stopped at any point, and go on when its lease is over.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        name: str,
-        seconds: float,
-        now: Callable[[], float] = time.monotonic,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.seconds = seconds
-        self._store = store
-        self._name = name
-        self._now = now
-        self._clock = clock
+    store: Store
+    name: str
+    seconds: float
+    now: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = time.time
+    _renewals: int = field(default=0, init=False)
+    # The row of another holder as it was first seen, and when that was.
+    _seen: Row | None = field(default=None, init=False)
+    _seen_at: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
         self._holder = secrets.token_hex(8)
-        self._renewals = 0
         self._until = float("-inf")
-        # The row of another holder as it was first seen, and when that was.
-        self._seen: Row | None = None
-        self._seen_at = 0.0
 
     def __repr__(self) -> str:
-        return f"<Lease {self._name!r}: {'held' if self.held else 'not held'}>"
+        return f"<Lease {self.name!r}: {'held' if self.held else 'not held'}>"
 
     @property
     def held(self) -> bool:
         """True while nobody else can have the lease."""
-        return self._now() < self._until
+        return self.now() < self._until
 
     async def take(self) -> bool:
         """Take the lease if it is free, or renew it; False: another replica has it. Raises StoreUnavailable."""
-        began = self._now()
-        row = await self._store.get(TABLE, self._name)
+        began = self.now()
+        row = await self.store.get(TABLE, self.name)
         if row is not None and not self._is_mine(row) and not self._is_over(row, began):
             self._until = float("-inf")
             return False
         self._renewals += 1
         value = orjson.dumps({"holder": self._holder, "renewals": self._renewals})
         version = ABSENT if row is None else row.version
-        due = self._clock() + LEFT_BEHIND
+        due = self.clock() + LEFT_BEHIND
         try:
-            await self._store.put(TABLE, self._name, value, expected=version, due=due)
+            await self.store.put(TABLE, self.name, value, expected=version, due=due)
         except Conflict:
             self._until = float("-inf")
             return False
@@ -84,10 +80,10 @@ class Lease:
     async def release(self) -> None:
         """Let the next one have the lease at once. Without effect where it is another's. Raises StoreUnavailable."""
         self._until = float("-inf")
-        row = await self._store.get(TABLE, self._name)
+        row = await self.store.get(TABLE, self.name)
         if row is not None and self._is_mine(row):
             with contextlib.suppress(Conflict):
-                await self._store.delete(TABLE, self._name, expected=row.version)
+                await self.store.delete(TABLE, self.name, expected=row.version)
 
     @contextlib.asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
@@ -120,7 +116,7 @@ class Lease:
         """Tell whether another holder's row has not changed for the lease's seconds."""
         # Version and value: a lease that was released and taken again begins at the first version.
         if self._seen is None or (self._seen.version, self._seen.value) != (row.version, row.value):
-            self._seen, self._seen_at = row, self._now()
+            self._seen, self._seen_at = row, self.now()
             return False
         return began >= self._seen_at + self.seconds
 

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -206,21 +207,17 @@ LARGEST = 48 << 10
 """Bytes of an announcement; a larger message stays on the replica that noticed it, as one does without a word."""
 
 
+@dataclass(eq=False)
 class SharedNotifications(StoreListener):
-    """Tells other replicas of notifications, and hears of theirs. A StoreListener; ``clock`` gives Unix seconds."""
+    """Tells other replicas of notifications, and hears of theirs. A StoreListener."""
 
-    def __init__(
-        self,
-        store: Store,
-        notifications: Notifications,
-        background: BackgroundTasks,
-        clock: Callable[[], float],
-    ) -> None:
-        self.claims = MessageClaims(store, background, clock)
-        self._store = store
-        self._notifications = notifications
-        store.listeners.append(self)
-        notifications.on_sent = self.announce
+    store: Store
+    notifications: Notifications
+    claims: MessageClaims
+
+    def __post_init__(self) -> None:
+        self.store.listeners.append(self)
+        self.notifications.on_sent = self.announce
 
     def __repr__(self) -> str:
         return f"<SharedNotifications: {self.claims!r}>"
@@ -238,7 +235,7 @@ class SharedNotifications(StoreListener):
         }
         body = orjson.dumps(said)
         if len(body) <= LARGEST:
-            self._store.announce(TOPIC, body)
+            self.store.announce(TOPIC, body)
 
     def announced(self, topic: str, body: bytes) -> None:
         """See StoreListener."""
@@ -251,7 +248,7 @@ class SharedNotifications(StoreListener):
         except (ValueError, KeyError, TypeError, AttributeError):
             # Another version may say anything.
             return
-        here = self._notifications
+        here = self.notifications
         here.tell_subscribed(scope, notice)
         sends = {
             key: partial(here.put, scope, key, notice)

@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -100,6 +101,7 @@ class _Found(NamedTuple):
 _NOTHING = _Found(None, None, 0)
 
 
+@dataclass(eq=False)
 class SharedResults(StoreListener):
     """What stages with ``shared: true`` share with other replicas: counts of calls, and results if some ``caches``.
 
@@ -107,26 +109,19 @@ class SharedResults(StoreListener):
     work. Looking is one request; only who finds nothing writes.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        background: BackgroundTasks,
-        *,
-        caches: bool,
-        patience: float = PATIENCE,
-        now: Callable[[], float] = time.monotonic,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.spend = partial(store.spend, RATES)
-        self._store = store
-        self._background = background
-        self._caches = caches
-        self._patience = patience
-        self._now = now
-        self._clock = clock
-        self._changes: dict[str, asyncio.Event] = {}
-        if caches:
-            store.listeners.append(self)
+    store: Store
+    background: BackgroundTasks
+    _: KW_ONLY
+    caches: bool
+    patience: float = PATIENCE
+    now: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = time.time
+    _changes: dict[str, asyncio.Event] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.spend = partial(self.store.spend, RATES)
+        if self.caches:
+            self.store.listeners.append(self)
 
     def __repr__(self) -> str:
         return f"<SharedResults: {len(self._changes)} results waited for>"
@@ -181,8 +176,8 @@ class SharedResults(StoreListener):
 
     async def _follow(self, wanted: SharedResult, found: _Found) -> _Found:
         """Wait until the result is no longer worked out elsewhere, at most ``patience`` seconds."""
-        until = self._now() + self._patience
-        while found.is_worked_out and (left := until - self._now()) > 0:
+        until = self.now() + self.patience
+        while found.is_worked_out and (left := until - self.now()) > 0:
             change = self._changes.setdefault(wanted.row, asyncio.Event())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK, left)):
@@ -193,10 +188,10 @@ class SharedResults(StoreListener):
     async def _look(self, wanted: SharedResult) -> _Found:
         # Both are asked at once: a purge that was answered before this call began must count.
         row, purge = await asyncio.gather(
-            self._store.get(TABLE, wanted.row), self._store.get(PURGES, PURGE_KEY)
+            self.store.get(TABLE, wanted.row), self.store.get(PURGES, PURGE_KEY)
         )
         purges = _Purges.of(purge)
-        if row is None or not row.value.startswith(_DONE) or (row.due or 0.0) <= self._clock():
+        if row is None or not row.value.startswith(_DONE) or (row.due or 0.0) <= self.clock():
             return _Found(row, None, purges.number)
         number, _, text = row.value[1:].partition(b" ")
         if purges.stales(int(number), wanted.server.id, wanted.lookup.tool):
@@ -208,11 +203,11 @@ class SharedResults(StoreListener):
 
     async def _begin(self, wanted: SharedResult, found: _Found) -> Row | None:
         """Write down that the result is worked out here; None where another caller was first, or there is no room."""
-        due = self._clock() + max(wanted.lookup.ttl, self._patience)
+        due = self.clock() + max(wanted.lookup.ttl, self.patience)
         value = _WORKING + secrets.token_bytes(8)
         most = MOST if found.row is None else None
         try:
-            (row,) = await self._store.commit([Put(TABLE, wanted.row, value, due, found.version, most)])
+            (row,) = await self.store.commit([Put(TABLE, wanted.row, value, due, found.version, most)])
         except Conflict:
             return None
         return row
@@ -229,37 +224,37 @@ class SharedResults(StoreListener):
             else:
                 ended = self._give_up(wanted, mark)
             # Beside the answer: nobody waits for the store to have it.
-            self._background.run(ended)
+            self.background.run(ended)
 
     async def _keep(self, wanted: SharedResult, mark: Row, value: bytes) -> None:
         with contextlib.suppress(StoreUnavailable, Conflict):
-            due = self._clock() + wanted.lookup.ttl
-            await self._store.put(TABLE, wanted.row, value, expected=mark.version, due=due)
+            due = self.clock() + wanted.lookup.ttl
+            await self.store.put(TABLE, wanted.row, value, expected=mark.version, due=due)
         self.row_changed(TABLE, wanted.row)
 
     async def _give_up(self, wanted: SharedResult, mark: Row) -> None:
         with contextlib.suppress(StoreUnavailable, Conflict):
-            await self._store.delete(TABLE, wanted.row, expected=mark.version)
+            await self.store.delete(TABLE, wanted.row, expected=mark.version)
         self.row_changed(TABLE, wanted.row)
 
     # --- forgetting -------------------------------------------------------------------------------------------
 
     async def purge(self, invalidation: Invalidation) -> None:
         """Make the results stale that a call has outdated, on every replica. Raises StoreUnavailable."""
-        while self._caches:
-            row = await self._store.get(PURGES, PURGE_KEY)
+        while self.caches:
+            row = await self.store.get(PURGES, PURGE_KEY)
             number, last = _Purges.of(row)
             last.append(_Purge(number + 1, list(map(str, invalidation.patterns))))
             value = orjson.dumps([number + 1, [[*each] for each in last[-KEPT_PURGES:]]])
             with contextlib.suppress(Conflict):
                 version = ABSENT if row is None else row.version
-                await self._store.put(PURGES, PURGE_KEY, value, expected=version)
+                await self.store.put(PURGES, PURGE_KEY, value, expected=version)
                 return
 
     async def tidy(self) -> None:
         """Delete results whose time is over. Raises StoreUnavailable."""
-        if self._caches:
-            await delete_overdue(self._store, TABLE, self._clock())
+        if self.caches:
+            await delete_overdue(self.store, TABLE, self.clock())
 
 
 class ServerResults:

@@ -21,6 +21,8 @@ from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.notifications import Notifications
 from adapter.relay.server import Server, Timeouts
 from adapter.relay.sessions.idle_sessions import IdleSessions, LastSeen
+from adapter.relay.sessions.principal_sessions import PrincipalSessions
+from adapter.relay.sessions.renewal import Renewal
 from adapter.relay.sessions.session_map import Session, SessionLimits, Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.relay.stages import Stage, StageEntry, StageTable
@@ -82,10 +84,9 @@ class Relaying:
         self.server = Server("one", "/mcp", self.upstream, timeouts=Timeouts(0.2, 0.2), stages=self.stages)
         self.sessions = Sessions(self.store, self.limits, self.clock)
         self.background = BackgroundTasks()
-        self.upstream_sessions = UpstreamSessions(
-            self.sessions, self.background, logger, renewals=1, serves=self.serves_missing, latest=5.0
-        )
-        self.principal_sessions = self.upstream_sessions.principal_sessions
+        self.principal_sessions = PrincipalSessions(self.sessions, serves=self.serves_missing)
+        renewal = Renewal(self.sessions, self.background, logger, 5.0)
+        self.upstream_sessions = UpstreamSessions(self.sessions, self.principal_sessions, renewal, 1)
         self.deferred = DeferredAnswers(
             self.store, {"one": self.stages}, self.background, ttl=PARKED_TTL, clock=self.clock
         )

@@ -13,6 +13,7 @@ from adapter.relay.notifications import (
     TABLE,
     TOPIC,
     Inbox,
+    MessageClaims,
     Notifications,
     SharedNotifications,
 )
@@ -32,7 +33,9 @@ class Speaker:
         self.store: ReplicaStore = memory.replica()
         self.notifications = Notifications()
         self.background = BackgroundTasks()
-        self.shared = SharedNotifications(self.store, self.notifications, self.background, clock)
+        self.shared = SharedNotifications(
+            self.store, self.notifications, MessageClaims(self.store, self.background, clock)
+        )
         self.bodies: list[bytes] = []
         self.store.listeners.append(self)
 

@@ -61,23 +61,21 @@ class OpenRecord:
     written: bool = False
 
 
+@dataclass(eq=False, repr=False)
 class AuditTrail:
     """Writes records into ``sink``; what nobody waits for is written in the ``background``."""
 
-    def __init__(
-        self, sink: AuditSink, terms: AuditConfig, background: BackgroundTasks, log: FilteringBoundLogger
-    ) -> None:
-        self._sink = sink
-        self._terms = terms
-        self._background = background
-        self._log = log
+    sink: AuditSink
+    terms: AuditConfig
+    background: BackgroundTasks
+    log: FilteringBoundLogger
 
     async def begin(self, ask: ClientRequest) -> list[OpenRecord]:
         """The records of the requests in a message, none for other messages. Raises AuditUnavailable."""
         records = [self._opened(ask, each) for each in requests_of(ask.envelope) if each.method in AUDITED]
-        if records and self._sink.failing and self._terms.strict:
+        if records and self.sink.failing and self.terms.strict:
             await self._require()
-        if self._terms.digests:
+        if self.terms.digests:
             for each in records:
                 await self._digest(each)
         return records
@@ -100,7 +98,7 @@ class AuditTrail:
     async def _digest(self, opened: OpenRecord) -> None:
         body = opened.envelope.body
         if opened.envelope.method != "resources/read":
-            digest = partial(_digest, body, self._terms.key)
+            digest = partial(_digest, body, self.terms.key)
             opened.record.arguments = await asyncio.to_thread(digest) if len(body) > APART else digest()
 
     async def file(self, event: str, file: FileRecord) -> None:
@@ -126,7 +124,7 @@ class AuditTrail:
     async def _require(self) -> None:
         """Raise AuditUnavailable unless the log can be written again."""
         record = AuditRecord("audit/restored", "", "", "", "adapter", _now(), outcome="ok")
-        await self._sink.write(record.line(self._terms.place))
+        await self.sink.write(record.line(self.terms.place))
 
     async def write(self, records: Iterable[OpenRecord], outcome: RequestOutcome, size: int = 0) -> None:
         """Write the records that are not written yet. Raises AuditUnavailable where no call goes on without."""
@@ -140,19 +138,19 @@ class AuditTrail:
             await self._append(record)
 
     async def _append(self, record: AuditRecord) -> None:
-        was_failing = self._sink.failing
+        was_failing = self.sink.failing
         try:
-            await self._sink.write(record.line(self._terms.place))
+            await self.sink.write(record.line(self.terms.place))
         except AuditUnavailable:
             if not was_failing:
-                self._log.error("the audit log cannot be written", strict=self._terms.strict)
-            if self._terms.strict:
+                self.log.error("the audit log cannot be written", strict=self.terms.strict)
+            if self.terms.strict:
                 raise
 
     def write_later(self, records: list[OpenRecord], outcome: RequestOutcome) -> None:
         """Write the records that are not written yet, for nobody who waits."""
         if not all(each.written for each in records):
-            self._background.run(self._quietly(records, outcome))
+            self.background.run(self._quietly(records, outcome))
 
     async def _quietly(self, records: list[OpenRecord], outcome: RequestOutcome) -> None:
         with contextlib.suppress(AuditUnavailable):

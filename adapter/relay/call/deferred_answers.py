@@ -13,7 +13,7 @@ import base64
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 import orjson
 
@@ -45,38 +45,32 @@ class Parked:
     due: float
 
 
+@dataclass(eq=False, repr=False)
 class DeferredAnswers(StoreListener):
     """Parked exchanges by session; a StoreListener.
 
     ``tables`` has the stages of each server; ``clock`` gives Unix time in seconds, ``ttl`` is how long one is kept, and
-    ``claim`` how long a replica may be silent that edits an answer.
+    ``claim_seconds`` how long a replica may be silent that edits an answer.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        tables: Mapping[str, StageTable],
-        background: BackgroundTasks,
-        *,
-        ttl: float,
-        clock: Callable[[], float],
-        claim: float = CLAIM,
-    ) -> None:
-        self._store = store
-        self._tables = tables
-        self.background = background
-        self._ttl = ttl
-        self._clock = clock
-        self._claim = claim
-        self._held: dict[str, dict[str, Parked]] = {}
-        store.listeners.append(self)
+    store: Store
+    tables: Mapping[str, StageTable]
+    background: BackgroundTasks
+    _: KW_ONLY
+    ttl: float
+    clock: Callable[[], float]
+    claim_seconds: float = CLAIM
+    _held: dict[str, dict[str, Parked]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.store.listeners.append(self)
 
     async def park(self, session: Session, call: Call, stages: Stages) -> None:
         """Keep an exchange until its answer comes. Raises StoreUnavailable."""
         key = _key(session, call.envelope)
-        due = self._clock() + self._ttl
+        due = self.clock() + self.ttl
         # First the row: by it alone ``expire`` finds what nobody came back for.
-        await self._store.put(TABLE, key, _encode(call), due=due)
+        await self.store.put(TABLE, key, _encode(call), due=due)
         self._held.setdefault(session.key, {})[key] = Parked(call, stages, due)
 
     async def find(self, session: Session, *, resumed: bool) -> None:
@@ -85,14 +79,14 @@ class DeferredAnswers(StoreListener):
         What this process parked it knows; what an earlier one did is asked for on a ``resumed`` stream, and what other
         replicas do may be asked for on any. Raises StoreUnavailable.
         """
-        if not (resumed or self._store.shared):
+        if not (resumed or self.store.shared):
             return
-        rows = await self._store.scan(TABLE, group=session.key, limit=MOST_OF_SESSION)
+        rows = await self.store.scan(TABLE, group=session.key, limit=MOST_OF_SESSION)
         held = self._held.setdefault(session.key, {})
         for row in rows:
             if row.key not in held:
                 call = _decode(row.value, session.key)
-                stages = self._tables[call.origin.server].stages_for(call.envelope)
+                stages = self.tables[call.origin.server].stages_for(call.envelope)
                 held[row.key] = Parked(call, stages, row.due or 0.0)
         self._drop_empty(session.key)
 
@@ -105,7 +99,7 @@ class DeferredAnswers(StoreListener):
 
         Nothing is left of an answer that another replica has delivered. Raises StoreUnavailable.
         """
-        if self._store.shared and _may_answer(data):
+        if self.store.shared and _may_answer(data):
             # Another replica may have parked it while this stream was open.
             await self.find(session, resumed=False)
         held = self._held.get(session.key)
@@ -123,7 +117,7 @@ class DeferredAnswers(StoreListener):
                 try:
                     return await walk_response(parked.stages, parked.call, data)
                 finally:
-                    await self._store.delete(TABLE, key)
+                    await self.store.delete(TABLE, key)
         finally:
             finish(parked.call)
 
@@ -133,28 +127,28 @@ class DeferredAnswers(StoreListener):
 
         The row stays until the answer is edited, so that it is not lost with a process that dies meanwhile.
         """
-        if not self._store.shared:
+        if not self.store.shared:
             yield True
             return
-        lease = Lease(self._store, f"parked/{hashlib.sha256(key.encode()).hexdigest()}", self._claim)
-        while await self._store.get(TABLE, key) is not None:
+        lease = Lease(self.store, f"parked/{hashlib.sha256(key.encode()).hexdigest()}", self.claim_seconds)
+        while await self.store.get(TABLE, key) is not None:
             if await lease.take():
                 async with lease.kept():
                     # The one that had the lease before may have delivered it.
-                    yield await self._store.get(TABLE, key) is not None
+                    yield await self.store.get(TABLE, key) is not None
                 return
-            await asyncio.sleep(self._claim / 20)
+            await asyncio.sleep(self.claim_seconds / 20)
         yield False
 
     # --- letting go -------------------------------------------------------------------------------------------
 
     async def expire(self) -> None:
         """Delete what was not asked for again in time, also where its session has ended. Raises StoreUnavailable."""
-        await delete_overdue(self._store, TABLE, self._clock())
+        await delete_overdue(self.store, TABLE, self.clock())
 
     async def forget_expired(self) -> None:
         """Let go of what this process holds, and what was not asked for again in time."""
-        now = self._clock()
+        now = self.clock()
         for session_key, held in list(self._held.items()):
             for key in [key for key, parked in held.items() if parked.due <= now]:
                 finish(held.pop(key).call)
@@ -167,7 +161,7 @@ class DeferredAnswers(StoreListener):
 
     async def _confirm(self, key: str) -> None:
         with contextlib.suppress(StoreUnavailable):
-            if await self._store.get(TABLE, key) is not None:
+            if await self.store.get(TABLE, key) is not None:
                 return
             parked = self._held.get(_session_of(key), {}).pop(key, None)
             if parked is not None:

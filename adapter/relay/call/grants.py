@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -49,15 +50,13 @@ class GrantDemand(Protocol):
         """Tell whether a principal has given a grant by now."""
 
 
+@dataclass(eq=False, repr=False)
 class GrantGate(Gate):
     """The gate before what a server does in a person's name. ``now`` gives seconds that never go back."""
 
-    def __init__(
-        self, grants: GrantDemand, wait: float = WAIT, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._grants = grants
-        self._wait = wait
-        self._now = now
+    grants: GrantDemand
+    wait: float = WAIT
+    now: Callable[[], float] = time.monotonic
 
     async def admit(self, call: Call) -> None:
         """Raise GrantRequired for a caller without a grant; take the person's own answer out of the message."""
@@ -70,7 +69,7 @@ class GrantGate(Gate):
         if action == "accept":
             await self._awaited(caller.principal)
         try:
-            await self._grants.demand(caller)
+            await self.grants.demand(caller)
         except GrantRequired as error:
             if action in ("decline", "cancel"):
                 raise GrantDeclined(str(error), data=error.data) from error
@@ -78,9 +77,9 @@ class GrantGate(Gate):
 
     async def _awaited(self, principal: str) -> None:
         """Wait until the grant is there, but not for ever: the client may ask once more."""
-        until = self._now() + self._wait
-        while not await self._grants.granted(principal) and self._now() < until:  # noqa: ASYNC110 (no event: it may be given on another replica)
-            await asyncio.sleep(min(LOOK, self._wait))
+        until = self.now() + self.wait
+        while not await self.grants.granted(principal) and self.now() < until:  # noqa: ASYNC110 (no event: it may be given on another replica)
+            await asyncio.sleep(min(LOOK, self.wait))
 
 
 class GrantDeclined(GrantRequired):
@@ -91,16 +90,14 @@ Listen = Callable[[str, Scope, str], Awaitable[None]]
 """Is given the id of a link, and the scope and the key of a session that wants to hear when the grant is there."""
 
 
+@dataclass(eq=False, repr=False)
 class GrantAnswers:
     """Answers requests that need a grant first, as each client can take it."""
 
-    def __init__(
-        self, sessions: Sessions, scopes: Scopes, notifications: Notifications, listen: Listen
-    ) -> None:
-        self._sessions = sessions
-        self._scopes = scopes
-        self._notifications = notifications
-        self._listen = listen
+    sessions: Sessions
+    scopes: Scopes
+    notifications: Notifications
+    listen: Listen
 
     async def answer(self, ask: ClientRequest, error: GrantRequired) -> ClientResponse:
         """The answer to ``ask``. Raises the failure for what is no single request."""
@@ -124,10 +121,10 @@ class GrantAnswers:
         """The stream of a session whose upstream gives it none yet: the client hears when the grant is there."""
         if ask.sender.session_id is None:
             raise error
-        session = await self._sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
-        scope = self._scopes.of(session, ask.sender.principal)
-        inbox = self._notifications.open(scope, session.key)
-        release = partial(self._notifications.close, scope, session.key, inbox)
+        session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
+        scope = self.scopes.of(session, ask.sender.principal)
+        inbox = self.notifications.open(scope, session.key)
+        release = partial(self.notifications.close, scope, session.key, inbox)
         fields = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store")]
         return ClientResponse(200, fields, _one_event(inbox), release=release)
 
@@ -139,8 +136,8 @@ class GrantAnswers:
         if ask.sender.session_id is None:
             return False
         try:
-            session = await self._sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
-            _, record = await self._sessions.record(session)
+            session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
+            _, record = await self.sessions.record(session)
             shows = takes_urls(member_of(record.handshake.initialize, ("params", "capabilities")))
             if shows:
                 await self._remember(session, ask, error)
@@ -152,7 +149,7 @@ class GrantAnswers:
     async def _remember(self, session: Session, ask: ClientRequest, error: GrantRequired) -> None:
         link = (error.data or {}).get("elicitationId")
         if isinstance(link, str):
-            await self._listen(link, self._scopes.of(session, ask.sender.principal), session.key)
+            await self.listen(link, self.scopes.of(session, ask.sender.principal), session.key)
 
 
 async def _one_event(inbox: Inbox) -> AsyncGenerator[bytes, None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.rules.calls.request_outcomes import RequestOutcome
@@ -61,24 +62,20 @@ _Alike = tuple[ServerOperations, str, str | None, str | None, RequestOutcome]
 """What operations have in common that are counted together: server, method, name, version and outcome."""
 
 
+@dataclass(eq=False, repr=False)
 class OperationCounts:
     """Counts into ``sink``, what is ``waiting`` when that is flushed. ``servers`` has the operations of each server.
     URIs of artifacts begin with ``artifacts``. ``trace`` returns the id of the current trace, None outside of any; it
     is None where no traces are recorded.
     """
 
-    def __init__(
-        self,
-        sink: MetricSink,
-        servers: dict[str, ServerOperations],
-        artifacts: str,
-        trace: Callable[[], str | None] | None = None,
-    ) -> None:
-        self.servers = servers
-        self.trace = trace
+    sink: MetricSink
+    servers: dict[str, ServerOperations]
+    artifacts: str
+    trace: Callable[[], str | None] | None = None
+
+    def __post_init__(self) -> None:
         self.waiting: WaitingTimes[_Alike] = WaitingTimes(self._count)
-        self._artifacts = artifacts
-        self._sink = sink
 
     def end(self, operation: MeasuredOperation, outcome: RequestOutcome, size: int = 0) -> None:
         """Note an operation that is over; its answer had so many bytes."""
@@ -86,7 +83,7 @@ class OperationCounts:
         server.active -= 1
         seconds = time.perf_counter() - began
         for method, name in requests:
-            if method == READ and name is not None and name.startswith(self._artifacts):
+            if method == READ and name is not None and name.startswith(self.artifacts):
                 self._count_read(server.id, outcome, seconds, size)
                 # A batch has one answer, however many of its members are reads.
                 size = 0
@@ -98,14 +95,14 @@ class OperationCounts:
         if method == CALL:
             tool = server.tools.label(name, outcome)
             call = (server.id, tool, labels.outcome)
-            self._sink.count(TOOL_CALLS, *call, by=len(times))
-            self._sink.observe_all(TOOL_CALL_DURATION, times, *call, traces=traces)
+            self.sink.count(TOOL_CALLS, *call, by=len(times))
+            self.sink.observe_all(TOOL_CALL_DURATION, times, *call, traces=traces)
         if method and method != LISTEN:
             ended = (labels.error_type, labels.status_code, version or "", "tcp")
-            self._sink.observe_all(SERVER_OPERATION, times, server.id, method_name(method), tool, *ended)
+            self.sink.observe_all(SERVER_OPERATION, times, server.id, method_name(method), tool, *ended)
 
     def _count_read(self, server: str, outcome: RequestOutcome, seconds: float, size: int) -> None:
         result = labels_of(outcome).outcome
-        self._sink.count(ARTIFACT_DOWNLOADS, server, result)
-        self._sink.observe(ARTIFACT_DURATION, seconds, server, result)
-        self._sink.count(ARTIFACT_BYTES, server, by=size)
+        self.sink.count(ARTIFACT_DOWNLOADS, server, result)
+        self.sink.observe(ARTIFACT_DURATION, seconds, server, result)
+        self.sink.count(ARTIFACT_BYTES, server, by=size)

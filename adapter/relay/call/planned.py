@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -163,6 +164,7 @@ _LOOKED_AT = 4
 """Plans that are looked at to find one that can be let go of: more than come, so that none pile up."""
 
 
+@dataclass(eq=False)
 class Plans(Gate):
     """The plans of one server's tools, compiled when they are first called. ``compiled`` is None for a tool without.
 
@@ -170,19 +172,12 @@ class Plans(Gate):
     of the upstream may take together; ``walks`` are those of the server's calls that are under way.
     """
 
-    def __init__(
-        self,
-        compiled: Callable[[str], ToolPlan | None],
-        mirrors: ParamHeaders,
-        notifications: Notifications,
-        timeout: float | None,
-    ) -> None:
-        self._compiled = compiled
-        self.mirrors = mirrors
-        self.notifications = notifications
-        self.timeout = timeout
-        self._stages: OrderedDict[str, tuple[Planned | None, Stages]] = OrderedDict()
-        self.walks: Walks = {}
+    compiled: Callable[[str], ToolPlan | None]
+    mirrors: ParamHeaders
+    notifications: Notifications
+    timeout: float | None
+    _stages: OrderedDict[str, tuple[Planned | None, Stages]] = field(default_factory=OrderedDict, init=False)
+    walks: Walks = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
         return f"<Plans of {len(self._stages)} tools>"
@@ -201,7 +196,7 @@ class Plans(Gate):
         if kept is None:
             if len(self._stages) >= PLANS:
                 self._make_room()
-            plan = self._compiled(tool)
+            plan = self.compiled(tool)
             planned = None if plan is None or plan.is_empty else Planned(plan, self)
             kept = self._stages[tool] = planned, behind if planned is None else (planned, *behind)
         return kept[1]

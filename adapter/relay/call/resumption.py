@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 
 from adapter.errors import AdapterError, UpstreamSilent
 from adapter.relay.call.deferred_answers import DeferredAnswers
@@ -18,28 +19,21 @@ _CANCEL_SILENCE = 5.0
 """Seconds that an upstream may be silent about a cancellation."""
 
 
+@dataclass(eq=False, repr=False)
 class ExchangeRecovery:
     """Resumes, parks and cancels for one exchange. ``reading`` is the call of a read exchange, which is finished once,
     or parked, and its stages.
     """
 
-    def __init__(
-        self,
-        ask: ClientRequest,
-        session: Session | None,
-        requests: list[Envelope],
-        deferred: DeferredAnswers,
-        reading: tuple[Call, Stages] | None = None,
-    ) -> None:
-        self._ask = ask
-        self._session = session
-        self._requests = requests
-        self._deferred = deferred
-        self._reading = reading
+    ask: ClientRequest
+    session: Session | None
+    requests: list[Envelope]
+    deferred: DeferredAnswers
+    reading: tuple[Call, Stages] | None = None
 
     def finish(self) -> None:
-        if self._reading is not None:
-            (call, _), self._reading = self._reading, None
+        if self.reading is not None:
+            (call, _), self.reading = self.reading, None
             finish(call)
 
     async def resume(self, last_event_id: bytes) -> UpstreamReply | None:
@@ -48,33 +42,33 @@ class ExchangeRecovery:
 
     async def polled(self) -> None:
         """The upstream ended the stream cleanly after an event id; the client is expected to come back."""
-        if self._reading is not None and self._session is not None:
-            await self._deferred.park(self._session, *self._reading)
-            self._reading = None
+        if self.reading is not None and self.session is not None:
+            await self.deferred.park(self.session, *self.reading)
+            self.reading = None
 
     async def gave_up(self, error: AdapterError) -> None:
         """The client was told that the request failed."""
-        self._ask.server.counters.failures += 1
+        self.ask.server.counters.failures += 1
         if isinstance(error, UpstreamSilent):
             self.cancel_upstream()
 
     def cancel_upstream(self) -> None:
         """Tell a legacy upstream that nobody waits any more; a modern one reads it from the closed connection."""
-        session = self._session
+        session = self.session
         if session is None or session.upstream_id is None:
             return
         client = self._client._replace(read_timeout=_CANCEL_SILENCE)
-        for request in self._requests:
+        for request in self.requests:
             body = (
                 b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":'
                 + request.id_bytes
                 + b',"reason":"The adapter waited too long for an answer."}}'
             )
-            self._deferred.background.run(_tell_quietly(client, body))
+            self.deferred.background.run(_tell_quietly(client, body))
 
     @property
     def _client(self) -> InnerClient:
-        session, ask = self._session, self._ask
+        session, ask = self.session, self.ask
         return InnerClient.of(
             ask, UpstreamSession(session.upstream_id if session else None, ask.sender.version or "")
         )

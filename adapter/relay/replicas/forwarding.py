@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import orjson
@@ -83,23 +84,20 @@ class _Unreached(Exception):
     """The owner itself cannot be reached, whatever its upstream would say."""
 
 
+@dataclass(eq=False)
 class ReplicaForwarder:
     """Sends requests to the replicas that own their sessions. ``connect`` gives the upstream at a URL."""
 
-    def __init__(
-        self,
-        replicas: Replicas,
-        connect: Callable[[str], Upstream],
-        background: BackgroundTasks,
-    ) -> None:
-        self.on_end: Callable[[str, str], None] | None = None
-        """Is told of the server of a request that was forwarded, and of the result; None where nobody counts."""
-        self.replicas = replicas
-        self._connect = connect
-        self._background = background
-        self._peers: dict[str, tuple[str, Upstream]] = {}
-        self._failing: set[str] = set()
-        replicas.on_gone.append(self._gone)
+    replicas: Replicas
+    connect: Callable[[str], Upstream]
+    background: BackgroundTasks
+    on_end: Callable[[str, str], None] | None = field(default=None, init=False)
+    """Is told of the server of a request that was forwarded, and of the result; None where nobody counts."""
+    _peers: dict[str, tuple[str, Upstream]] = field(default_factory=dict, init=False)
+    _failing: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self.replicas.on_gone.append(self._gone)
 
     def __repr__(self) -> str:
         return f"<ReplicaForwarder to {len(self._peers)} replicas>"
@@ -237,7 +235,7 @@ class ReplicaForwarder:
         known = self._peers.get(owner)
         if known is None or known[0] != address:
             self._gone(owner)
-            known = self._peers[owner] = address, self._connect(address.rstrip("/") + PATH)
+            known = self._peers[owner] = address, self.connect(address.rstrip("/") + PATH)
         return known[1]
 
     # --- replicas that go -------------------------------------------------------------------------------------
@@ -247,7 +245,7 @@ class ReplicaForwarder:
         self._failing.discard(owner)
         known = self._peers.pop(owner, None)
         if known is not None:
-            self._background.run(known[1].close())
+            self.background.run(known[1].close())
 
     def _leave_behind(
         self, owner: str, server: str, request: UpstreamRequest, why: str, *, moves: bool

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import orjson
@@ -105,25 +106,22 @@ class MarkedReply(NamedTuple):
     endless: bool
 
 
+@dataclass(eq=False)
 class Home(StoreListener):
     """Gives requests that replicas forward to ``upstreams``, by their servers, and to nothing else."""
 
-    def __init__(
-        self,
-        replicas: Replicas,
-        upstreams: Mapping[str, Upstream],
-        background: BackgroundTasks,
-    ) -> None:
-        self._replicas = replicas
-        self._upstreams = upstreams
-        self._background = background
-        self._streams: set[UpstreamReply] = set()
+    replicas: Replicas
+    upstreams: Mapping[str, Upstream]
+    background: BackgroundTasks
+    _streams: set[UpstreamReply] = field(default_factory=set, init=False)
+    _leaving: bool = field(default=False, init=False)
+    _quiet_until: dict[str, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
         self.left = LeftSessions(self._end_soon)
-        self._leaving = False
-        self._quiet_until: dict[str, float] = {}
 
     def __repr__(self) -> str:
-        return f"<Home of {len(self._upstreams)} servers: {len(self._streams)} streams>"
+        return f"<Home of {len(self.upstreams)} servers: {len(self._streams)} streams>"
 
     def admit(self, text: str | None) -> Seal:
         """The seal of a request that may come in, once. Raises NotFound for any other, as for any path where nothing
@@ -132,13 +130,13 @@ class Home(StoreListener):
             seal, mac = read_seal(text or "")
         except ValueError:
             raise self._refused("it has no seal") from None
-        if not self._replicas.key or not seal.is_signed(mac, self._replicas.key):
+        if not self.replicas.key or not seal.is_signed(mac, self.replicas.key):
             raise self._refused("its seal is not that of a replica")
-        if seal.owner != self._replicas.id:
+        if seal.owner != self.replicas.id:
             raise self._refused("it is for another replica")
         if self._leaving:
             raise NotFound()
-        reason = self._replicas.challenges.refusal(seal.challenge, seal.nonce)
+        reason = self.replicas.challenges.refusal(seal.challenge, seal.nonce)
         if reason is not None:
             raise self._refused(reason)
         return seal
@@ -148,7 +146,7 @@ class Home(StoreListener):
         now = time.monotonic()
         if now >= self._quiet_until.get(why, 0.0):
             self._quiet_until[why] = now + 1.0
-            self._replicas.log.warning("a request in the name of a replica was refused", why=why)
+            self.replicas.log.warning("a request in the name of a replica was refused", why=why)
         return NotFound()
 
     async def serve(self, seal: Seal, content: bytes) -> MarkedReply:
@@ -167,7 +165,7 @@ class Home(StoreListener):
         except AdapterError as error:
             return self.failed(seal, error)
         except Exception:
-            self._replicas.log.exception("a forwarded request failed unexpectedly", server=head.server)
+            self.replicas.log.exception("a forwarded request failed unexpectedly", server=head.server)
             return self.failed(seal, InternalError())
         endless = request.purpose is STREAM
         if endless and reply.whole is None:
@@ -204,7 +202,7 @@ class Home(StoreListener):
             always if head.repeatable else never,
             Purpose(head.purpose),
         )
-        return request, self._upstreams[head.server]
+        return request, self.upstreams[head.server]
 
     def failed(self, seal: Seal, error: AdapterError) -> MarkedReply:
         """The answer to an admitted request that has failed."""
@@ -214,7 +212,7 @@ class Home(StoreListener):
         return MarkedReply([JSON, self._mark(seal, "failure", 200)], WholeReply(200, [JSON], body), False)
 
     def _mark(self, seal: Seal, kind: Kind, status: int) -> tuple[str, str]:
-        return MARK, mark(self._replicas.key, seal.nonce, kind, status)
+        return MARK, mark(self.replicas.key, seal.nonce, kind, status)
 
     # --- sessions that live on elsewhere ----------------------------------------------------------------------
 
@@ -226,18 +224,18 @@ class Home(StoreListener):
             owner, server, session = orjson.loads(body)
         except (ValueError, TypeError):  # another version's
             return
-        if owner == self._replicas.id and server in self._upstreams and isinstance(session, str):
+        if owner == self.replicas.id and server in self.upstreams and isinstance(session, str):
             self.left.add(server, session)
 
     def _end_soon(self, server: str, session: str) -> None:
-        self._background.run(self._end(self._upstreams[server], session))
+        self.background.run(self._end(self.upstreams[server], session))
 
     async def _end(self, upstream: Upstream, session: str) -> None:
         request = UpstreamRequest("DELETE", [("Mcp-Session-Id", session)], repeatable=always)
         try:
             (await upstream.send(request, _CLOSING)).abort()
         except AdapterError as error:
-            self._replicas.log.info("a session that lives on elsewhere could not be ended", why=str(error))
+            self.replicas.log.info("a session that lives on elsewhere could not be ended", why=str(error))
 
 
 class OwnedUpstream:

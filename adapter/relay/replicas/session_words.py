@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
 from adapter.errors import BadJson
-from adapter.relay.background import BackgroundTasks
 from adapter.relay.notifications import MessageClaims
 from adapter.relay.replicas.registry import Replicas
 from adapter.rules.access.replicas import replica_tag
@@ -83,33 +83,30 @@ class SessionWordsOf:
         self._tell([self._server, "said", session_id, secrets.token_hex(8), message.decode()])
 
 
+@dataclass(eq=False)
 class SharedSessionMessages(StoreListener):
-    """Says words to the other replicas, and hears theirs. A StoreListener; ``clock`` gives Unix time in seconds."""
+    """Says words to the other replicas, and hears theirs. A StoreListener."""
 
-    def __init__(
-        self,
-        replicas: Replicas,
-        background: BackgroundTasks,
-        clock: Callable[[], float],
-    ) -> None:
-        self._replicas = replicas
-        self._claims = MessageClaims(replicas.store, background, clock)
-        self._servers: dict[str, SessionsHere] = {}
-        replicas.store.listeners.append(self)
+    replicas: Replicas
+    claims: MessageClaims
+    _servers: dict[str, SessionsHere] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.replicas.store.listeners.append(self)
 
     def __repr__(self) -> str:
-        return f"<SharedSessionMessages of {len(self._servers)} servers: {self._claims!r}>"
+        return f"<SharedSessionMessages of {len(self._servers)} servers: {self.claims!r}>"
 
     def of(self, server: str, sessions: SessionsHere) -> SessionWordsOf:
         """The words about the sessions of a server; what others say of these is told to ``sessions``."""
         self._servers[server] = sessions
-        return SessionWordsOf(server, self._replicas, self._tell)
+        return SessionWordsOf(server, self.replicas, self._tell)
 
     def _tell(self, word: list[Any]) -> None:
         # The number of a cancelled request is a client's, and may hold what UTF-8 cannot.
         body = dump(word)
         if len(body) <= LARGEST:
-            self._replicas.store.announce(TOPIC, body)
+            self.replicas.store.announce(TOPIC, body)
 
     # --- what others say --------------------------------------------------------------------------------------
 
@@ -123,7 +120,7 @@ class SharedSessionMessages(StoreListener):
             if sessions is not None:
                 self._hear(sessions, kind, about, more)
         except (BadJson, ValueError, TypeError, AttributeError, LookupError) as error:
-            self._replicas.log.debug(
+            self.replicas.log.debug(
                 "a replica of another version says what is not understood", why=str(error)
             )
 
@@ -148,4 +145,4 @@ class SharedSessionMessages(StoreListener):
             session.send_here(data)
         else:
             digest = hashlib.sha256(session.id.encode()).hexdigest()[:32]
-            self._claims.send_once(message, {digest: partial(session.send_here, data)})
+            self.claims.send_once(message, {digest: partial(session.send_here, data)})

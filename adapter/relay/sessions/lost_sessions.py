@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
@@ -32,22 +33,19 @@ LOST = "lost-"
 """How the keys of their rows begin; those of clients' sessions are hexadecimal."""
 
 
+@dataclass(eq=False)
 class LostSessions:
     """Finds those that this process has used lately. ``others`` do the same for what only they know, and raise
     StoreUnavailable.
     """
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        others: Sequence[Callable[[], Awaitable[None]]],
-        background: BackgroundTasks,
-    ) -> None:
-        self._sessions = sessions
-        self._others = others
-        self._background = background
-        # By server and id.
-        self._waiting: dict[tuple[str, str], Session] = {}
+    sessions: Sessions
+    others: Sequence[Callable[[], Awaitable[None]]]
+    background: BackgroundTasks
+    # By server and id.
+    _waiting: dict[tuple[str, str], Session] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
         self._asked = self._searching = False
 
     def __repr__(self) -> str:
@@ -55,7 +53,7 @@ class LostSessions:
 
     def store_lost(self) -> None:
         """Look for the rows of all that are known here, in the background."""
-        cache = self._sessions.cache
+        cache = self.sessions.cache
         # There may be very many, so the rest is done later; but what they stand for now, another row may change.
         self._waiting |= {
             (session.server, session.upstream_id): session
@@ -66,7 +64,7 @@ class LostSessions:
         self._asked = True
         if not self._searching:
             self._searching = True
-            self._background.run(self._search())
+            self.background.run(self._search())
 
     async def _search(self) -> None:
         # In the memory that stands in for a store that fails, rows are absent that are not lost.
@@ -75,7 +73,7 @@ class LostSessions:
             while self._asked:
                 self._asked = False
                 await self._settle_all()
-                for other in self._others:
+                for other in self.others:
                     await _until_done(other)
         finally:
             self._searching = False
@@ -93,19 +91,19 @@ class LostSessions:
 
     async def _settle(self, session: Session, upstream_id: str) -> None:
         """Write an upstream session down to which no row leads any more."""
-        row = await self._sessions.store.get(TABLE, session.key)
+        row = await self.sessions.store.get(TABLE, session.key)
         if row is None:
-            self._sessions.cache.drop(session.key)
+            self.sessions.cache.drop(session.key)
         # What is a part of a shared session ends with that one.
         if membership(upstream_id) is not None or (row is not None and _leads_to(row) == upstream_id):
             return
         upstream = UpstreamSession(upstream_id, session.protocol_version)
         ended = SessionRecord.begun(
-            session.server, session.principal, b"", upstream, SessionState.ENDED, self._sessions.clock()
+            session.server, session.principal, b"", upstream, SessionState.ENDED, self.sessions.clock()
         )
         with contextlib.suppress(Conflict):
-            key, due = _key(session.server, upstream_id), self._sessions.due(ended)
-            await self._sessions.store.put(TABLE, key, encode(ended), expected=ABSENT, due=due)
+            key, due = _key(session.server, upstream_id), self.sessions.due(ended)
+            await self.sessions.store.put(TABLE, key, encode(ended), expected=ABSENT, due=due)
 
 
 async def _until_done(work: Callable[[], Awaitable[None]]) -> None:

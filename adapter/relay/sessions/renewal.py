@@ -13,7 +13,7 @@ such a late session is closed, because nobody will use it.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from structlog.typing import FilteringBoundLogger
@@ -68,24 +68,18 @@ ATTEMPTS = 3
 """Attempts to renew an idle session while other processes change its record."""
 
 
+@dataclass(eq=False, repr=False)
 class Renewal:
     """Sends ``initialize``, closes sessions that open too late, and replaces the upstream sessions that stand behind
     clients' sessions. ``latest`` in seconds.
     """
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        background: BackgroundTasks,
-        log: FilteringBoundLogger,
-        latest: float = LATEST,
-    ) -> None:
-        self._sessions = sessions
-        self._background = background
-        self._log = log
-        self._latest = latest
-        # The late answers that are waited for, by server.
-        self._waiting: dict[str, int] = {}
+    sessions: Sessions
+    background: BackgroundTasks
+    log: FilteringBoundLogger
+    latest: float = LATEST
+    # The late answers that are waited for, by server.
+    _waiting: dict[str, int] = field(default_factory=dict, init=False)
 
     async def after_404(
         self, ask: ClientRequest, session: Session, seen: int, reply: UpstreamReply
@@ -128,13 +122,13 @@ class Renewal:
 
     async def _renew_once(self, ask: ClientRequest, session: Session, seen: int | None) -> None:
         try:
-            row, record = await self._sessions.record(session)
+            row, record = await self.sessions.record(session)
             if record.state is SessionState.OPEN and record.upstream.generation != seen:
                 # Another process was first: its mapping is in the store.
-                self._sessions.follow(session, row, record)
+                self.sessions.follow(session, row, record)
                 ask.server.began_anew()
                 return
-            async with self._sessions.slot_for(session.key, record):
+            async with self.sessions.slot_for(session.key, record):
                 await self._open_anew(ask, session, row, record)
         finally:
             session.renewal = None
@@ -144,7 +138,7 @@ class Renewal:
         renewed = await self._replay(ask, session, record)
         remapped = False
         try:
-            remapped = await self._sessions.remap(session, row, renewed)
+            remapped = await self.sessions.remap(session, row, renewed)
         finally:
             if not remapped:
                 await InnerClient.of(ask, renewed.upstream).abandon()
@@ -152,10 +146,10 @@ class Renewal:
         if not remapped:
             return
         ask.server.counters.reinitialized += 1
-        if self._sessions.on_event is not None:
+        if self.sessions.on_event is not None:
             revived = record.state is SessionState.IDLE
-            self._sessions.on_event(ask.server.id, "revived" if revived else "renewed")
-        self._log.info(
+            self.sessions.on_event(ask.server.id, "revived" if revived else "renewed")
+        self.log.info(
             "upstream session renewed",
             server=ask.server.id,
             changed=renewed.upstream.digest != record.upstream.digest,
@@ -216,7 +210,7 @@ class Renewal:
         await client._replace(session=upstream).tell(record.handshake.initialized or INITIALIZED)
         event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED
         return replace(
-            record.seen(self._sessions.clock()), state=advance(record.state, event), upstream=upstream
+            record.seen(self.sessions.clock()), state=advance(record.state, event), upstream=upstream
         )
 
     # --- initialize -------------------------------------------------------------------------------------------
@@ -229,7 +223,7 @@ class Renewal:
         A session that opens after ``read_timeout`` seconds, or after the caller was cancelled, is closed.
         """
         loop = asyncio.get_running_loop()
-        sending = loop.create_task(server.upstream.send(request, read_timeout + self._latest))
+        sending = loop.create_task(server.upstream.send(request, read_timeout + self.latest))
         # What asyncio.wait does, in a third of its steps: every session is opened here.
         over: asyncio.Future[None] = loop.create_future()
         sending.add_done_callback(partial(settle, over))
@@ -254,20 +248,20 @@ class Renewal:
             sending.cancel()
             return
         self._waiting[server.id] = self._waiting.get(server.id, 0) + 1
-        self._background.run(self._close(server, request, sending))
+        self.background.run(self._close(server, request, sending))
 
     async def _close(
         self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]
     ) -> None:
         try:
-            async with asyncio.timeout(self._latest):
+            async with asyncio.timeout(self.latest):
                 reply = await sending
             reply.abort()
             session = header(reply.headers, "mcp-session-id")
             if session is not None:
                 late = UpstreamSession(session, LATEST_LEGACY)
-                await InnerClient(server.upstream, request, late, self._latest).close(CLOSE_SILENCE)
-                self._log.info("a session that came too late was closed", server=server.id)
+                await InnerClient(server.upstream, request, late, self.latest).close(CLOSE_SILENCE)
+                self.log.info("a session that came too late was closed", server=server.id)
         except (AdapterError, TimeoutError):
             # It never came, or cannot be closed: asking again would not help.
             return

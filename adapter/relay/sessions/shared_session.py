@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import zlib
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -56,33 +56,28 @@ _OF_THE_CLIENT = frozenset({"mcp-session-id", "content-encoding"})
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
+@dataclass(eq=False, repr=False)
 class SharedSession:
     """Speaks in the upstream session of ``record``. ``gone`` is called when the server does not know it any more.
 
     ``clock`` gives Unix time in seconds; ``used`` is when a client last asked something.
     """
 
-    def __init__(
-        self,
-        upstream: Upstream,
-        record: SharedRecord,
-        limits: UpstreamConnections,
-        gone: Callable[[SharedSession], Awaitable[None]],
-        clock: Callable[[], float],
-    ) -> None:
-        self.record = record
-        self.used = clock()
-        self.busy = 0
-        self._upstream = upstream
-        self._limits = limits
-        self._gone = gone
-        self._clock = clock
-        self._epoch = record.epoch
-        self._requests = ServerRequests()
-        # Of members in which several clients speak: the tags of requests under way, by the ids that clients gave them.
-        self._under_way: dict[bytes, list[str]] = {}
+    upstream: Upstream
+    record: SharedRecord
+    limits: UpstreamConnections
+    gone: Callable[[SharedSession], Awaitable[None]]
+    clock: Callable[[], float]
+    busy: int = field(default=0, init=False)
+    _requests: ServerRequests = field(default_factory=ServerRequests, init=False)
+    # Of members in which several clients speak: the tags of requests under way, by the ids that clients gave them.
+    _under_way: dict[bytes, list[str]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.used = self.clock()
+        self._epoch = self.record.epoch
         self.listeners = FanOut(
-            self._epoch, self._read_event, limit=limits.max_answer_bytes, most=limits.max_streams
+            self._epoch, self._read_event, limit=self.limits.max_answer_bytes, most=self.limits.max_streams
         )
 
     async def send(self, request: UpstreamRequest, member: str, read_timeout: float | None) -> UpstreamReply:
@@ -90,7 +85,7 @@ class SharedSession:
         if request.method == "DELETE":
             self.listeners.end(member)
             return WholeReply(200, [], b"")
-        self.used = self._clock()
+        self.used = self.clock()
         if request.method == "GET":
             return await self._listen(request, member, read_timeout)
         return await self._post(request, member, read_timeout)
@@ -111,12 +106,12 @@ class SharedSession:
             if media_type(reply.headers) == "text/event-stream":
                 require_plain(reply)
                 return EditedStream(
-                    reply, partial(self._read_answer, tag), self._limits.max_answer_bytes, done
+                    reply, partial(self._read_answer, tag), self.limits.max_answer_bytes, done
                 )
             raw = decoded(
-                await read_body(reply, read_timeout, self._limits.max_answer_bytes),
+                await read_body(reply, read_timeout, self.limits.max_answer_bytes),
                 reply,
-                self._limits.max_answer_bytes,
+                self.limits.max_answer_bytes,
             )
             left = await self._read_answer(tag, raw) if raw else raw
         except BaseException:
@@ -128,9 +123,9 @@ class SharedSession:
     async def _send(self, request: UpstreamRequest, body: bytes, read_timeout: float | None) -> UpstreamReply:
         fields = asking_plain(list(request.headers), drop=_OF_THE_CLIENT)
         fields.append(("Mcp-Session-Id", self.record.session))
-        reply = await self._upstream.send(replace(request, headers=fields, body=body), read_timeout)
+        reply = await self.upstream.send(replace(request, headers=fields, body=body), read_timeout)
         if reply.status == 404:
-            await self._gone(self)
+            await self.gone(self)
         return reply
 
     def _begin(self, envelope: Envelope | Batch, tag: str) -> Callable[[], None]:
@@ -281,7 +276,7 @@ class SharedSession:
         if reply.status != 200 or media_type(reply.headers) != "text/event-stream":
             return reply
         require_plain(reply)
-        return EditedStream(reply, partial(self._read_answer, member), self._limits.max_answer_bytes)
+        return EditedStream(reply, partial(self._read_answer, member), self.limits.max_answer_bytes)
 
     async def _open(
         self, request: UpstreamRequest, last_event_id: str | None, read_timeout: float | None

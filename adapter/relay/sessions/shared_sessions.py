@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 
 from adapter.errors import AdapterError, SessionUnknown, StoreUnavailable, UpstreamBroken
@@ -50,39 +50,36 @@ from adapter.wire.envelope import Envelope, failure, read_envelope
 from adapter.wire.shared_ids import with_id
 
 
+@dataclass(eq=False)
 class SharedSessions(StoreListener):
     """Stands before the upstream of ``server``. A session that was not used for ``idle_ttl`` seconds is closed; None
     never. ``clock`` gives Unix time in seconds.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        store: Store,
-        limits: UpstreamConnections,
-        *,
-        idle_ttl: float | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._server = server
-        self._upstream = server.upstream
-        self._store = store
-        self._table = f"shared:{server.id}"
-        self._limits = limits
-        self._idle_ttl = idle_ttl
-        self._clock = clock
-        # By principal: those who are idle for too long are forgotten.
-        self._shared: dict[str, SharedSession] = {}
-        # Those whose rows other processes may have changed.
-        self._stale: set[str] = set()
-        # Those whose rows were found gone of late, or replaced.
-        self._missed: list[SharedSession] = []
-        self._is_ending_lost = False
-        self._opening = SingleFlight[str, SharedSession | WholeReply]()
-        store.listeners.append(self)
+    server: Server
+    store: Store
+    limits: UpstreamConnections
+    _: KW_ONLY
+    idle_ttl: float | None
+    clock: Callable[[], float]
+    # By principal: those who are idle for too long are forgotten.
+    _shared: dict[str, SharedSession] = field(default_factory=dict, init=False)
+    # Those whose rows other processes may have changed.
+    _stale: set[str] = field(default_factory=set, init=False)
+    # Those whose rows were found gone of late, or replaced.
+    _missed: list[SharedSession] = field(default_factory=list, init=False)
+    _is_ending_lost: bool = field(default=False, init=False)
+    _opening: SingleFlight[str, SharedSession | WholeReply] = field(
+        default_factory=SingleFlight[str, SharedSession | WholeReply], init=False
+    )
+
+    def __post_init__(self) -> None:
+        self._upstream = self.server.upstream
+        self._table = f"shared:{self.server.id}"
+        self.store.listeners.append(self)
 
     def __repr__(self) -> str:
-        return f"<SharedSessions of {self._server.id!r}: {len(self._shared)}>"
+        return f"<SharedSessions of {self.server.id!r}: {len(self._shared)}>"
 
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. Also raises StoreUnavailable."""
@@ -117,7 +114,7 @@ class SharedSessions(StoreListener):
             found = await self._opening.get(key, partial(self._open, key, request, envelope, read_timeout))
         if isinstance(found, WholeReply):
             return WholeReply(found.status, found.headers, _under_id(found.whole or b"", envelope.id_bytes))
-        found.used = self._clock()
+        found.used = self.clock()
         member = (MANY if share.many else "") + secrets.token_hex(8)
         fields = [JSON, ("Mcp-Session-Id", str(Membership(key, found.record.secret, member)))]
         body = b'{"jsonrpc":"2.0","id":' + envelope.id_bytes + b',"result":' + found.record.result + b"}"
@@ -164,9 +161,9 @@ class SharedSessions(StoreListener):
         self, key: str, row_version: int, client: InnerClient, record: SharedRecord
     ) -> SharedSession:
         """Write a session down. Where another replica was first, its session is everybody's, and this one is closed."""
-        due = self._due(self._clock())
+        due = self._due(self.clock())
         try:
-            await self._store.put(self._table, key, record.encoded(), expected=row_version, due=due)
+            await self.store.put(self._table, key, record.encoded(), expected=row_version, due=due)
         except Conflict:
             winner = await self._load(key)
             if winner is None:
@@ -183,7 +180,7 @@ class SharedSessions(StoreListener):
         """The shared session that a membership is of; None when it is over."""
         shared = self._shared.get(named.key)
         # Another replica may have opened the one that is named, and its word may be on the way.
-        is_other = shared is not None and shared.record.secret != named.secret and self._store.shared
+        is_other = shared is not None and shared.record.secret != named.secret and self.store.shared
         if shared is None or named.key in self._stale or is_other:
             shared = await self._load(named.key)
         return shared if shared is not None and shared.record.secret == named.secret else None
@@ -196,7 +193,7 @@ class SharedSessions(StoreListener):
         # Before the read: what others do while it is under way may be missing in it.
         self._stale.discard(key)
         try:
-            return await self._store.get(self._table, key)
+            return await self.store.get(self._table, key)
         except StoreUnavailable:
             self._stale.add(key)
             raise
@@ -218,7 +215,7 @@ class SharedSessions(StoreListener):
         shared = self._shared.get(key)
         if shared is None:
             gone = partial(self._gone, key)
-            shared = SharedSession(self._upstream, record, self._limits, gone, self._clock)
+            shared = SharedSession(self._upstream, record, self.limits, gone, self.clock)
             self._shared[key] = shared
         return shared
 
@@ -241,17 +238,17 @@ class SharedSessions(StoreListener):
         if self._shared.get(key) is not shared:
             return
         self._forget(key)
-        row = await self._store.get(self._table, key)
+        row = await self.store.get(self._table, key)
         if row is not None and row.value == shared.record.encoded():
             with contextlib.suppress(Conflict):
-                await self._store.delete(self._table, key, expected=row.version)
+                await self.store.delete(self._table, key, expected=row.version)
 
     async def tidy(self) -> None:
         """Close the sessions that nobody used for ``idle_ttl``. Raises StoreUnavailable."""
-        if self._idle_ttl is None:
+        if self.idle_ttl is None:
             return
         await self.write_used()
-        for row in await self._store.overdue(self._table, self._clock()):
+        for row in await self.store.overdue(self._table, self.clock()):
             shared = self._shared.get(row.key)
             if shared is None or not shared.busy:
                 await self._close_idle(row)
@@ -266,14 +263,14 @@ class SharedSessions(StoreListener):
         """Write down when sessions were used, so that no other process takes them for idle. Raises StoreUnavailable."""
         if not self._is_ending_lost:
             self._missed.clear()
-        if self._idle_ttl is None:
+        if self.idle_ttl is None:
             return
-        now = self._clock()
+        now = self.clock()
         dues = {
-            key: self._due(now if shared.busy and self._store.shared else shared.used) or 0.0
+            key: self._due(now if shared.busy and self.store.shared else shared.used) or 0.0
             for key, shared in self._shared.items()
         }
-        await self._store.touch(self._table, dues)
+        await self.store.touch(self._table, dues)
 
     async def end_lost(self) -> None:
         """Close the sessions that are known here alone, since the store has lost their rows, one after another.
@@ -290,9 +287,9 @@ class SharedSessions(StoreListener):
         self._is_ending_lost = False
 
     async def _close_idle(self, row: Row) -> None:
-        if self._store.shared:
-            fresh = await self._store.get(self._table, row.key)
-            if fresh is None or fresh.version != row.version or (fresh.due or 0.0) > self._clock():
+        if self.store.shared:
+            fresh = await self.store.get(self._table, row.key)
+            if fresh is None or fresh.version != row.version or (fresh.due or 0.0) > self.clock():
                 return
         try:
             record = shared_record(row.value)
@@ -300,21 +297,21 @@ class SharedSessions(StoreListener):
         except ValueError:
             closed = True
         if not closed:
-            await self._store.touch(self._table, {row.key: self._due(self._clock()) or 0.0})
+            await self.store.touch(self._table, {row.key: self._due(self.clock()) or 0.0})
         else:
             # Unless it was found gone meanwhile, and another was opened.
             now = self._shared.get(row.key)
             if now is not None and now.record.encoded() == row.value:
                 self._forget(row.key)
             with contextlib.suppress(Conflict):
-                await self._store.delete(self._table, row.key, expected=row.version)
+                await self.store.delete(self._table, row.key, expected=row.version)
 
     def _client(
         self, session: UpstreamSession, like: UpstreamRequest | None = None, read_timeout: float | None = None
     ) -> InnerClient:
         """Speaks as the request that opened the session did, or as the adapter itself."""
-        like = like or UpstreamRequest("POST", self._server.rules.static)
-        return InnerClient(self._upstream, like, session, read_timeout, self._limits.max_answer_bytes)
+        like = like or UpstreamRequest("POST", self.server.rules.static)
+        return InnerClient(self._upstream, like, session, read_timeout, self.limits.max_answer_bytes)
 
     async def _close_upstream(self, client: InnerClient) -> bool:
         """End a session at the server. False if the server does not answer."""
@@ -324,7 +321,7 @@ class SharedSessions(StoreListener):
             return False
 
     def _due(self, used: float) -> float | None:
-        return None if self._idle_ttl is None else used + self._idle_ttl
+        return None if self.idle_ttl is None else used + self.idle_ttl
 
 
 def _under_id(body: bytes, number: bytes) -> bytes:

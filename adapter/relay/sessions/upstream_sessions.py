@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from structlog.typing import FilteringBoundLogger
+from dataclasses import dataclass
 
 from adapter.errors import SessionUnknown
-from adapter.relay.background import BackgroundTasks
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, asking_plain
 from adapter.relay.replies import media_type, read_body, require_plain
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import InnerClient, opened
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
-from adapter.relay.sessions.renewal import LATEST, Renewal
+from adapter.relay.sessions.renewal import Renewal
 from adapter.relay.sessions.session_map import Session, SessionPlace, Sessions
 from adapter.relay.stages import Call, CallOrigin, walk_response
 from adapter.rules.access.headers import SharedFields, of_changed_body
@@ -41,25 +40,16 @@ _NO_SCOPE = Scope("", "")
 """The scope of the request that opens a session: there is nothing yet that could own files or pins."""
 
 
+@dataclass(eq=False, repr=False)
 class UpstreamSessions:
     """Opens sessions for clients, and sends requests under upstream session ids. One request renews its session at most
-    ``renewals`` times. ``serves``, ``latest``: see PrincipalSessions and Renewal.
+    ``renewals`` times.
     """
 
-    def __init__(
-        self,
-        sessions: Sessions,
-        background: BackgroundTasks,
-        log: FilteringBoundLogger,
-        *,
-        renewals: int,
-        serves: bool = False,
-        latest: float = LATEST,
-    ) -> None:
-        self.principal_sessions = PrincipalSessions(sessions, serves=serves)
-        self.renewal = Renewal(sessions, background, log, latest)
-        self._sessions = sessions
-        self._renewals = renewals
+    sessions: Sessions
+    principal_sessions: PrincipalSessions
+    renewal: Renewal
+    renewals: int
 
     async def send(
         self, ask: ClientRequest, session: Session | None, body: bytes, read_timeout: float | None
@@ -70,14 +60,14 @@ class UpstreamSessions:
         """
         if session is not None and session.asleep:
             await self.renewal.wake(ask, session)
-        attempts = self._renewals if session is not None else 0
+        attempts = self.renewals if session is not None else 0
         while True:
             generation = session.generation if session else 0
             reply = await ask.server.upstream.send(self._request(ask, session, body), read_timeout)
             if reply.status != 404 or session is None or session.upstream_id is None or not ask.renews:
                 return reply
             if attempts == 0:
-                if reply.whole == b"" and self._renewals:
+                if reply.whole == b"" and self.renewals:
                     # Lost again while the request was on its way; nothing else would tell the client what its id got.
                     raise SessionUnknown()
                 return reply
@@ -93,10 +83,10 @@ class UpstreamSessions:
 
         Raises LimitReached above ``sessions.max_active``, StoreUnavailable, and what the upstream raises.
         """
-        slots = self._sessions.slots
+        slots = self.sessions.slots
         if slots is None:
             return await self._initialize(ask, envelope)
-        async with self._sessions.place(slots) as place:
+        async with self.sessions.place(slots) as place:
             return await self._initialize(ask, envelope, place)
 
     async def _initialize(
@@ -134,12 +124,12 @@ class UpstreamSessions:
                     envelope.body,
                     upstream,
                     SessionState.OPEN,
-                    self._sessions.clock(),
+                    self.sessions.clock(),
                 )
                 ask.server.issues_ids = upstream_session is not None
-                headers = shared.followed_by(("Mcp-Session-Id", await self._sessions.create(record, place)))
-                if self._sessions.on_event is not None:
-                    self._sessions.on_event(record.server, "created")
+                headers = shared.followed_by(("Mcp-Session-Id", await self.sessions.create(record, place)))
+                if self.sessions.on_event is not None:
+                    self.sessions.on_event(record.server, "created")
                 await self.principal_sessions.remember(record)
             else:
                 await InnerClient.of(ask, upstream).abandon()

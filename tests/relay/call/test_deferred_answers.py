@@ -117,7 +117,7 @@ async def test_answer_that_a_dead_replica_was_editing_is_delivered_by_another() 
             replica.background,
             ttl=100.0,
             clock=replica.clock,
-            claim=0.1,
+            claim_seconds=0.1,
         )
     house.makings[1].go_on.clear()
     dying = asyncio.create_task(house.listen(1))

@@ -10,7 +10,7 @@ import pytest
 from structlog import get_logger
 
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.notifications import MOST_UNDER_WAY, TABLE
+from adapter.relay.notifications import MOST_UNDER_WAY, TABLE, MessageClaims
 from adapter.relay.replicas.registry import Replicas
 from adapter.relay.replicas.session_words import LARGEST, TOPIC, SessionWordsOf, SharedSessionMessages
 from adapter.upstream.local.portable import PortableSessions
@@ -42,7 +42,7 @@ class Speaker:
     def __init__(self, memory: SharedMemory, name: str) -> None:
         self.store, self.background, log = memory.replica(), BackgroundTasks(), get_logger()
         replicas = Replicas(self.store, name, "1", Clock(), log)
-        self.shared = SharedSessionMessages(replicas, self.background, Clock())
+        self.shared = SharedSessionMessages(replicas, MessageClaims(self.store, self.background, Clock()))
         self.sessions = {key: Here(key) for key in ("one", name)}
         self.words: SessionWordsOf = self.shared.of("hosted", self)
         self.ended: list[str] = []
