@@ -21,7 +21,7 @@ from adapter.relay.sessions.idle_sessions import IdleSessions
 from adapter.settings.section import Problem, SettingsError
 
 if TYPE_CHECKING:
-    from adapter.relay.call.operation_counts import OperationCounts
+    from adapter.relay.call.observed import OperationCounts
 
 PARKED_TTL = 3600.0
 """Seconds for which an answer may still come on another stream."""

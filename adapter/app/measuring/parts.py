@@ -22,7 +22,7 @@ from adapter.edge.http.limits import ConnectionLimit, Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Branch
 from adapter.edge.metrics import RequestMetrics, metrics_branch, metrics_handler
-from adapter.relay.call.operation_counts import OperationCounts, ServerOperations
+from adapter.relay.call.observed import OperationCounts, ServerOperations
 from adapter.relay.stages import StageTable
 from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.rules.access.principals import DEFAULT_TOKEN

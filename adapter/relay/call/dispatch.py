@@ -188,13 +188,11 @@ class Relay:
                 read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
                 body = await read_body(reply, read_timeout, limit) if reply else b""
         except (AdapterError, TimeoutError):
-            await self.sessions.end(session, closed=False)
-            return ClientResponse(200, [], b"")
-        if reply is not None and reply.status >= 500:
-            await self.sessions.end(session, closed=False)
-            return ClientResponse(200, [], b"")
-        await self.sessions.end(session, closed=True)
-        if reply is None or reply.status == 404:
+            closed, reply = False, None
+        else:
+            closed = reply is None or reply.status < 500
+        await self.sessions.end(session, closed=closed)
+        if reply is None or not closed or reply.status == 404:
             return ClientResponse(200, [], b"")
         return ClientResponse(reply.status, ask.server.rules.answer_headers.to_client(reply.headers), body)
 

@@ -20,6 +20,7 @@ from adapter.rules.access.sessions import (
     decode,
     encode,
 )
+from adapter.rules.last_used import LastUsed
 from adapter.state.port import ABSENT, Conflict
 from adapter.wire.envelope import dump
 
@@ -27,7 +28,7 @@ PROBE_AGAIN = 30.0
 """Seconds after which a server that opened the adapter no session is asked for one again."""
 
 MOST_STATELESS = 10_000
-"""Principals of stateless servers for which the relay notes calls, unless more are in use."""
+"""Principals of stateless servers for which the relay notes calls: those that called last."""
 
 _PLAIN = dump(rpc_request(0, "initialize", INITIALIZE_PARAMS))
 """The ``initialize`` for a principal of which none was seen."""
@@ -43,7 +44,7 @@ class PrincipalSessions:
         self._sessions = sessions
         self._serves = serves
         # By server and principal.
-        self._stateless: dict[str, Session] = {}
+        self._stateless = LastUsed[str, Session](MOST_STATELESS)
         self._probes = SingleFlight[str, None]()
         self._probed_at: dict[str, float] = {}
 
@@ -130,17 +131,10 @@ class PrincipalSessions:
         )
 
     def _keep_stateless(self, key: str, server: str, principal: str) -> Session:
-        if len(self._stateless) >= MOST_STATELESS:
-            self._forget_unused()
-        session = self._stateless[key] = Session(key, server, principal, None, "", 0, 0.0)
+        session = Session(key, server, principal, None, "", 0, 0.0)
         session.unnamed = True
+        self._stateless.put(key, session)
         return session
-
-    def _forget_unused(self) -> None:
-        """Forget the half of them that was noted first, but for those in use."""
-        for key in list(self._stateless)[: MOST_STATELESS // 2]:
-            if not self._stateless[key].in_use:
-                del self._stateless[key]
 
 
 def _key(server: str, principal: str) -> str:

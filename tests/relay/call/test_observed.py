@@ -10,8 +10,7 @@ import pytest
 
 from adapter import log
 from adapter.relay.call.audit_trail import AuditConfig, AuditTrail
-from adapter.relay.call.observed import ObservedRelay
-from adapter.relay.call.operation_counts import OperationCounts, ServerOperations
+from adapter.relay.call.observed import ObservedRelay, OperationCounts, ServerOperations
 from adapter.rules.calls.request_outcomes import TOOL_ERROR
 from adapter.rules.metrics.catalogue import TOOL_CALLS
 from adapter.rules.metrics.labels import ToolNames
