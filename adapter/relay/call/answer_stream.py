@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.errors import AdapterError, MessageTooLong, UpstreamBroken, UpstreamSilent
@@ -71,48 +72,42 @@ class StreamEdits(NamedTuple):
         return cls(answer, edit)
 
 
+@dataclass(eq=False, repr=False)
 class AnswerStream:
     """The stream of one POST. ``wanted`` are the requests it has to answer; ``edits`` make it a read one.
 
     The promise: it ends with an answer to each request, or after an event id, or with an error event.
     """
 
-    def __init__(
-        self,
-        reply: UpstreamReply,
-        wanted: list[Envelope],
-        recovery: ExchangeRecovery,
-        terms: StreamPolicy,
-        edits: StreamEdits | None = None,
-    ) -> None:
-        self._reply = reply
-        self._wanted = wanted
-        self._asked = wanted[0]
-        self._recovery = recovery
-        self._read_timeout, self._resumable, self._observe, self._limit = terms
-        self._allowed = self._read_timeout
-        self._rewrite = edits.answer if edits is not None else None
-        self._aside = edits.aside if edits is not None else None
-        self._reader: SseReader | None = None
-        self._sink: Sink
-        self._skipped = 0
-        self._resumed = False
-        self._failure: AdapterError | None = None
-        self._unread: list[bytes] = []
-        self._unread_size = 0
+    reply: UpstreamReply
+    wanted: list[Envelope]
+    recovery: ExchangeRecovery
+    terms: StreamPolicy
+    edits: StreamEdits | None = None
+    _reader: SseReader | None = field(default=None, init=False)
+    _sink: Sink = field(init=False)
+    _skipped: int = field(default=0, init=False)
+    _resumed: bool = field(default=False, init=False)
+    _failure: AdapterError | None = field(default=None, init=False)
+    _unread: list[bytes] = field(default_factory=list, init=False)
+    _unread_size: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._asked = self.wanted[0]
+        self._read_timeout, self._observe = self.terms.read_timeout, self.terms.observe
 
     @property
     def _events(self) -> SseReader:
         """The reader of what passes; of most streams only the last event is looked into, which takes none."""
         if self._reader is None:
-            self._reader = SseReader(self._limit, skip=self._rewrite is None)
+            self._reader = SseReader(self.terms.limit, skip=self.edits is None)
         return self._reader
 
     def answer(
         self, status: int, headers: list[tuple[str, str]], release: Callable[[], None]
     ) -> ClientResponse:
         """The answer to the client; its body is a Flow where the stream is piped."""
-        body = self.pieces() if self._rewrite is not None else Flow(self.pieces, self.pour)
+        body = self.pieces() if self.edits is not None else Flow(self.pieces, self.pour)
         return ClientResponse(status, headers, body, None, release, self.last_words, self.wait_at_least)
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
@@ -120,7 +115,7 @@ class AnswerStream:
             ending = None
             while ending is None or ending.goes_on:
                 while chunk := await self._next():
-                    if self._rewrite is None:
+                    if self.edits is None:
                         self._look(chunk)
                         yield chunk
                         await self.catch_up()
@@ -132,9 +127,9 @@ class AnswerStream:
                 if ending.words:
                     yield ending.words
             if ending.failure is not None:
-                await self._recovery.gave_up(ending.failure)
+                await self.recovery.gave_up(ending.failure)
         finally:
-            self._reply.abort()
+            self.reply.abort()
 
     async def pour(self, sink: Sink) -> None:
         """Hand a piped stream on to its end."""
@@ -143,32 +138,32 @@ class AnswerStream:
             self._sink = sink
             while ending is None or ending.goes_on:
                 try:
-                    await pour(self._reply, self, self._read_timeout)
+                    await pour(self.reply, self, self._read_timeout)
                 except (UpstreamBroken, UpstreamSilent) as error:
                     self._failure = error.with_traceback(None)
                 ending = await self._ending()
                 if ending.words and not sink.put(ending.words):
                     await sink.drained()
             if ending.failure is not None:
-                await self._recovery.gave_up(ending.failure)
+                await self.recovery.gave_up(ending.failure)
         finally:
-            self._reply.abort()
+            self.reply.abort()
 
     async def _ending(self) -> FinalBytes:
         """The upstream has ended the stream, or broken it off: what becomes of it."""
         await self.catch_up(all_of_it=True)
-        rest = self._events.rest if self._rewrite is not None and self._failure is None else b""
-        if not self._wanted:
+        rest = self._events.rest if self.edits is not None and self._failure is None else b""
+        if not self.wanted:
             return FinalBytes(rest)
-        last_id = self._events.last_id if self._resumable else b""
+        last_id = self._events.last_id if self.terms.resumable else b""
         if self._failure is None and last_id:
-            await self._recovery.polled()
+            await self.recovery.polled()
             return FinalBytes(rest)
         if isinstance(self._failure, UpstreamBroken) and last_id and not self._resumed:
             self._resumed = True
-            if (resumed := await self._recovery.resume(last_id)) is not None:
+            if (resumed := await self.recovery.resume(last_id)) is not None:
                 seam = self._seam()
-                self._reply, self._reader, self._failure = resumed, None, None
+                self.reply, self._reader, self._failure = resumed, None, None
                 self._events.last_id = last_id
                 return FinalBytes(seam, goes_on=True)
         return FinalBytes(rest + self._seam() + self._error_events(), failure=self._why())
@@ -177,12 +172,12 @@ class AnswerStream:
         """Tell whether ``body``, if it is the whole of a piped stream, needs nothing added to it. A long one that does
         not end with the answer is not looked into, for that takes its time.
         """
-        wanted, skipped = list(self._wanted), self._skipped
+        wanted, skipped = list(self.wanted), self._skipped
         if not self._last_event_answers(body) and len(body) <= SLICE:
             for event in self._events.feed(body):
                 self._strike_off(event)
-        settled = not self._wanted or (self._resumable and bool(self._events.last_id))
-        self._wanted, self._skipped, self._reader = wanted, skipped, None
+        settled = not self.wanted or (self.terms.resumable and bool(self._events.last_id))
+        self.wanted, self._skipped, self._reader = wanted, skipped, None
         if settled and self._observe is not None:
             self._observe(body)
         return settled
@@ -195,15 +190,15 @@ class AnswerStream:
 
     def wait_at_least(self, seconds: float) -> None:
         """Let the upstream be silent for so long from now on, because somebody else is to speak. 0 ends that."""
-        if self._allowed is not None:
-            self._read_timeout = max(self._allowed, seconds)
+        if self.terms.read_timeout is not None:
+            self._read_timeout = max(self.terms.read_timeout, seconds)
 
     async def _next(self) -> bytes:
         """The next chunk; at the end ``b""``, with the reason kept if it was not a clean one."""
         if self._failure is not None:
             return b""
         try:
-            chunk = await self._reply.read(self._read_timeout)
+            chunk = await self.reply.read(self._read_timeout)
         except (UpstreamBroken, UpstreamSilent) as error:
             self._failure = error.with_traceback(None)
             return b""
@@ -227,7 +222,7 @@ class AnswerStream:
         """Keep a chunk. What it holds is asked for only at the end, and seldom more than the last event: reading each
         event as it passes would cost a fifth of a stream.
         """
-        if self._wanted:
+        if self.wanted:
             self._unread.append(chunk)
             self._unread_size += len(chunk)
 
@@ -251,59 +246,51 @@ class AnswerStream:
         Then the others do not matter.
         """
         blank = b"\r\n\r\n" if unread.endswith(b"\r\n\r\n") else b"\n\n"
-        if len(self._wanted) != 1 or not unread.endswith(blank):
+        if len(self.wanted) != 1 or not unread.endswith(blank):
             return False
         before = unread.rfind(blank, 0, len(unread) - len(blank))
         if before < 0 and self._reader is not None and self._reader.inside:
             return False
         last = unread[before + len(blank) :] if before >= 0 else unread
-        if len(last) - len(blank) > self._limit:
+        if len(last) - len(blank) > self.terms.limit:
             return False
         data = data_of_one(last)
         return data is not None and self._strike_off_answered(data)
 
     async def _pass_events(self, chunk: bytes) -> bytes:
         """The chunk's whole events as received, the response among them as the stages want it."""
-        assert self._rewrite is not None
+        assert self.edits is not None
         try:
             events = self._events.feed(chunk)
         except MessageTooLong:
-            self._failure = too_large(self._limit)
+            self._failure = too_large(self.terms.limit)
             return b""
         leaving: list[bytes] = []
         for event in events:
-            waiting = self._wanted
+            waiting, seen = self.wanted, event.data
             if event.data and await self._is_answer(event):
                 try:
-                    leaving.append(replace_data(event, await self._rewritten(event.data)))
+                    seen = await self.edits.answer(event.data)
+                except AdapterError as error:
+                    seen = failure(error, self._asked.id_bytes)
                 except asyncio.CancelledError:
                     # It never leaves, so whoever speaks the last words has to know who still waits.
-                    self._wanted = waiting
+                    self.wanted = waiting
                     raise
-            elif (
-                event.data and self._aside is not None and (seen := self._aside(event.data)) is not event.data
-            ):
-                leaving.append(replace_data(event, seen))
-            else:
-                leaving.append(event.raw)
+            elif event.data and self.edits.aside is not None:
+                seen = self.edits.aside(event.data)
+            leaving.append(event.raw if seen is None or seen is event.data else replace_data(event, seen))
         await breathe(len(events))
         return b"".join(leaving)
 
     async def _is_answer(self, event: SseEvent) -> bool:
         """As ``_strike_off`` of a stream that is read; a long answer is looked through in turns."""
-        if event.data is None or len(event.data) <= LARGE or len(self._wanted) > 1:
+        if event.data is None or len(event.data) <= LARGE or len(self.wanted) > 1:
             return self._strike_off(event)
-        if not self._wanted or not await is_response(event.data, self._asked.id):
+        if not self.wanted or not await is_response(event.data, self._asked.id):
             return False
-        self._wanted = []
+        self.wanted = []
         return True
-
-    async def _rewritten(self, data: bytes) -> bytes:
-        assert self._rewrite is not None
-        try:
-            return await self._rewrite(data)
-        except AdapterError as error:
-            return failure(error, self._asked.id_bytes)
 
     def _strike_off(self, event: SseEvent) -> bool:
         """Remove the requests that the event answers from those that still wait. Return whether there was one."""
@@ -323,15 +310,15 @@ class AnswerStream:
         if not answered:
             return False
         # An error that names no request may be that of any.
-        waiting = [] if None in answered else [each for each in self._wanted if each.id not in answered]
-        struck, self._wanted = len(waiting) < len(self._wanted), waiting
+        waiting = [] if None in answered else [each for each in self.wanted if each.id not in answered]
+        struck, self.wanted = len(waiting) < len(self.wanted), waiting
         return (self._skipped > 0 and self._settle()) or struck
 
     def _settle(self) -> bool:
         """Wait for none where as many answers were skipped as are waited for. Whether one was waited for."""
-        settled = 0 < len(self._wanted) <= self._skipped
+        settled = 0 < len(self.wanted) <= self._skipped
         if settled:
-            self._wanted = []
+            self.wanted = []
         return settled
 
     def _seam(self) -> bytes:
@@ -340,7 +327,7 @@ class AnswerStream:
         What was sent cannot be taken back, but an event's type may follow its data, and clients dispatch only
         events of type "message". The last whole event's id is said again, in case the torn one had begun its own.
         """
-        if self._rewrite is not None or not self._events.inside:
+        if self.edits is not None or not self._events.inside:
             return b""
         last_id = self._events.last_id
         # Where a line has just ended, one more line end would be the blank line that dispatches the event.
@@ -352,4 +339,4 @@ class AnswerStream:
         return self._failure or UpstreamBroken("The upstream server ended its answer without a response.")
 
     def _error_events(self) -> bytes:
-        return b"".join(encode(failure(self._why(), envelope.id_bytes)) for envelope in self._wanted)
+        return b"".join(encode(failure(self._why(), envelope.id_bytes)) for envelope in self.wanted)
