@@ -137,7 +137,7 @@ def _build_edge(app: App, verifier: TokenVerifier | None) -> None:
     """Build what decides about requests before the relay sees them, and the routes of everything inside."""
     settings, core = app.settings, app.settings.core
     if verifier is None and core.auth.oauth is not None and core.auth.enabled:
-        from adapter.app.access.verification import build_verifier
+        from adapter.app.access.oauth_callers import build_verifier
 
         verifier = build_verifier(core.auth.oauth, app.log)
     app.guard = guard = build_guard(settings, verifier)
@@ -153,7 +153,7 @@ def _build_edge(app: App, verifier: TokenVerifier | None) -> None:
         None if app.replicas is None else app.replicas.replicas,
     )
     if settings.console.enabled and settings.console.oauth is not None and verifier is not None:
-        from adapter.app.access.browser_sign_in import build_browser_sign_in
+        from adapter.app.access.oauth_callers import build_browser_sign_in
 
         app.sign_in = build_browser_sign_in(app, settings.console.oauth, guard, verifier)
     app.console = _console(app)

@@ -20,8 +20,8 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
 
 if TYPE_CHECKING:
-    from adapter.app.access.browser_sign_in import BrowserSignIn
     from adapter.app.access.grants import UpstreamGrants
+    from adapter.app.access.oauth_callers import BrowserSignIn
     from adapter.app.replicas import ReplicaService
     from adapter.app.tool_plans import Compiled
     from adapter.edge.spans import ServerSpans

@@ -15,8 +15,9 @@ import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from adapter.edge.http.seats import open_sockets
 from adapter.settings.root import Settings
 from adapter.startup.failure import Obstacle
 from adapter.state.lock_file import lock_path, make_private
@@ -97,34 +98,15 @@ def _state_file_users(settings: Settings) -> Iterator[Obstacle]:
 def port_refusal(host: str, port: int) -> Unusable | None:
     """Find the reason why nobody can listen there, None if it is free."""
     try:
-        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError):
+        for opened in open_sockets(host, port):
+            opened.close()
+    except (socket.gaierror, UnicodeError):
         return Unusable(
             f"no address belongs to the name {host}", "set core.host to an address of this machine"
         )
-    refused: OSError | None = None
-    usable = False
-    for place in dict.fromkeys(places):
-        try:
-            _listen_for_a_moment(*place)
-        except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                return _refusal(error, host, port)
-            # A name may have an address of a family that this machine does not have.
-            refused = error
-        else:
-            usable = True
-    return None if usable or refused is None else _refusal(refused, host, port)
-
-
-def _listen_for_a_moment(family: int, kind: int, protocol: int, _: str, address: tuple[Any, ...]) -> None:
-    with socket.socket(family, kind, protocol) as probe:
-        # As the listener does: connections that have just ended hold nobody up.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        probe.bind(address)
-        probe.listen(1)
+    except OSError as error:
+        return _refusal(error, host, port)
+    return None
 
 
 def _refusal(error: OSError, host: str, port: int) -> Unusable:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.log import get_logger
 from adapter.relay.files.scopes import TABLE as SCOPES
 from adapter.relay.files.scopes import kept_secret
 from adapter.rules.files.file_records import AREAS
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem, SettingsError
 from adapter.state.port import Store
 from adapter.state.sqlite import SqliteStore
 
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
 def build_store(settings: Settings) -> Store:
     """Build the store that ``state_persistence`` describes. Raises SettingsError."""
     if settings.state_persistence.type == "redis":
-        # Late: its driver is an extra of the package.
-        from adapter.app.redis_state import build_redis_store
-
         return build_redis_store(settings)
     if (path := settings.state_file) is None:
         # Late: most adapters keep their state on disk.
@@ -37,6 +36,41 @@ def build_store(settings: Settings) -> Store:
         return MemoryStore()
     return SqliteStore(
         path, wal=settings.state_persistence.disk.wal.enabled, shared=settings.has_other_workers
+    )
+
+
+DRIVERS = ("redis", "hiredis")
+
+
+def build_redis_store(settings: Settings, warn: Callable[[str], None] | None = None) -> Store:
+    """The store in Redis, not open yet. ``warn`` gets a sentence on each setting of Redis with which state may be lost,
+    instead of the log. Raises SettingsError for an address that is none, and without the driver."""
+    # Late: most adapters have no Redis, and its driver is an extra of the package.
+    from adapter.relay.files.signed_urls import TABLE as NONCES
+    from adapter.state.redis.address import redis_address
+
+    state, cache = settings.state_persistence.redis, settings.state_persistence.cache_seconds
+    address = redis_address(state)
+    try:
+        from adapter.state.redis.dialer import Dialer, RedisTls
+        from adapter.state.redis.layout import Layout
+        from adapter.state.redis.nodes import RedisTimes
+        from adapter.state.redis.store import RedisStore
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in DRIVERS:
+            raise
+        sentence = "redis needs its driver: install mcp-file-adapter[redis]"
+        raise SettingsError([Problem("state_persistence.type", sentence)]) from None
+    tls = RedisTls(state.tls_ca_file, state.tls_cert_file, state.tls_key_file, state.tls_insecure)
+    dialer = Dialer(address, state.timeout_seconds, tls)
+    times = RedisTimes(state.timeout_seconds, cache)
+    # The rows of credentials need no work when they expire.
+    return RedisStore(dialer, Layout(state.key_base), times, warn or _warn, (NONCES,))
+
+
+def _warn(sentence: str) -> None:
+    get_logger("adapter").warning(
+        "Redis is not set up for the state", why=sentence, setting="state_persistence.redis"
     )
 
 

@@ -19,6 +19,7 @@ import yaml
 from adapter import log
 from adapter.app.access.rules import access_cautions, described, known_tools
 from adapter.app.hosted import Placed
+from adapter.app.state import build_redis_store
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import locks
 from adapter.commands.progress_bar import count_of
@@ -55,9 +56,7 @@ def checked_settings(arguments: argparse.Namespace) -> Settings:
 
         check_keys(settings)
     if settings.state_persistence.type == "redis":
-        # Late, as in ``app/build.py``: its address is read, and its driver looked for.
-        from adapter.app.redis_state import build_redis_store
-
+        # Its address is read, and its driver looked for.
         build_redis_store(settings)
     return settings
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from adapter.app.state import kept_store
 from adapter.app.tools import earlier_forms, wrapped_tools
+from adapter.commands.connections import own_session, tools_of
 from adapter.commands.file_writing import replace_file
-from adapter.commands.own_sessions import own_session, tools_of
 from adapter.errors import AdapterError
 from adapter.relay.sessions.inner_client import OwnSession
 from adapter.relay.tools.pins import Pins

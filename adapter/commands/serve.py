@@ -64,18 +64,20 @@ def _attempt(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
         return _supervise(arguments, service)
     # Code is no garbage, and the collector would look through it a hundred times: 5 % of the start. Serving enables it.
     gc.disable()
-    from adapter.settings.file.reading import SettingsLoad
+    from adapter.settings.file.reading import ForkedRead
+
+    # Of use in both processes, so loaded before there are two.
+    from adapter.settings.root import worker_count
+    from adapter.settings.section import SettingsError
 
     # Another process reads them while this one loads its code.
-    reading = SettingsLoad(lambda: _read(arguments))
+    failure = ChildProcessError("the settings were not read: the process that reads them has failed")
+    reading = ForkedRead(lambda: _read(arguments), SettingsError, failure)
     from adapter.app.serve import serve_alone
 
     settings, cautions = reading.result()
-    if settings.core.workers != 1:
-        from adapter.settings.root import worker_count
-
-        if worker_count(settings.core.workers) > 1:
-            _become_supervisor(arguments, service)
+    if worker_count(settings.core.workers) > 1:
+        _become_supervisor(arguments, service)
     return serve_alone(settings, cautions, service)
 
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import pickle
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-from adapter.settings.file.forked_call import ForkedCall
+from adapter.settings.file.reading import ForkedRead, ReadSettings
 from adapter.startup.failure import Obstacle
 from adapter.state.lock_file import LockFile, StateLock
-
-if TYPE_CHECKING:
-    # A supervisor does not load the classes of settings.
-    from adapter.settings.file.reading import ReadSettings
 
 
 class ServePlan(NamedTuple):
@@ -80,77 +74,12 @@ class PlanRefused(Exception):
         return PlanRefused, (self.sentence, self.status, self.obstacles)
 
 
-class PlanReader:
-    """A reading of the plan in a child process, which takes with it what only reading needs.
-
-    ``read`` is called there, after ``prepare``, and may raise PlanRefused.
-    """
-
-    def __init__(self, read: Callable[[], ServePlan], prepare: Callable[[], None]) -> None:
-        self._call = ForkedCall(lambda: pickle.dumps(_outcome(read)), prepare)
-
-    def fileno(self) -> int:
-        """A descriptor that can be read once there is a result."""
-        return self._call.fileno()
-
-    def result(self) -> ServePlan:
-        """Wait for the plan. May be called once. Raises PlanRefused."""
-        answer = self._call.result()
-        if not answer:
-            raise PlanRefused("the process that reads the settings has failed", 1)
-        outcome = pickle.loads(answer)  # noqa: S301 - it comes from this program, over a pipe of its own
-        if isinstance(outcome, PlanRefused):
-            raise outcome
-        plan: ServePlan = outcome
-        return plan
-
-
-def _outcome(read: Callable[[], ServePlan]) -> ServePlan | PlanRefused:
-    try:
-        return read()
-    except PlanRefused as refused:
-        return refused
-
-
-BACKLOG = 1024
-"""Connections that wait until a worker accepts them."""
-
-
-def open_sockets(host: str, port: int) -> list[socket.socket]:
-    """Listen on every address that the name ``host`` has, as a server of asyncio does. Raises OSError."""
-    places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    opened: list[socket.socket] = []
-    missing: OSError | None = None
-    try:
-        for place in dict.fromkeys(places):
-            try:
-                opened.append(_listening(*place))
-            except OSError as error:
-                # A name may have an address of a family that this machine does not have.
-                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                    raise
-                missing = error
-        if missing is not None and not opened:
-            raise missing
-    except BaseException:
-        for each in opened:
-            each.close()
-        raise
-    return opened
-
-
-def _listening(family: int, kind: int, protocol: int, _: str, address: tuple[Any, ...]) -> socket.socket:
-    opened = socket.socket(family, kind, protocol)
-    try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        opened.bind(address)
-        opened.listen(BACKLOG)
-    except BaseException:
-        opened.close()
-        raise
-    return opened
+def begin_reading(
+    read: Callable[[], ServePlan], prepare: Callable[[], None] | None = None
+) -> ForkedRead[ServePlan]:
+    """Begin to read the plan in a child process, after ``prepare``. ``read`` may raise PlanRefused."""
+    failure = PlanRefused("the process that reads the settings has failed", 1)
+    return ForkedRead(read, PlanRefused, failure, prepare)
 
 
 class RootTaken(Exception):

@@ -6,9 +6,10 @@ import sys
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from adapter.edge.http.seats import open_sockets
 from adapter.startup.failure import Obstacle, StartFailed
 from adapter.startup.systemd import ServiceNotifier
-from adapter.workers.serve_plan import PlanReader, open_sockets
+from adapter.workers.serve_plan import begin_reading
 from adapter.workers.supervisor import ReadPlan, WorkerSupervisor
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def supervise(read: ReadPlan, read_again: ReadPlan, service: ServiceNotifier | N
     ``read`` reads the plan at start and ``read_again`` later, both in a child process; they may raise PlanRefused.
     Returns the exit status. Raises PlanRefused and StartFailed for a start that fails.
     """
-    plan = PlanReader(read, _nothing).result()
+    plan = begin_reading(read).result()
     if plan.programs:
         _hide_memory()
     logger = cache(partial(_logger, plan.log_level))
@@ -37,10 +38,6 @@ def supervise(read: ReadPlan, read_again: ReadPlan, service: ServiceNotifier | N
     if supervisor.obstacles:
         raise StartFailed(supervisor.obstacles)
     return status
-
-
-def _nothing() -> None:
-    return None
 
 
 def _logger(level: str) -> FilteringBoundLogger:

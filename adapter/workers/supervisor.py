@@ -16,11 +16,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from adapter.edge.http.seats import open_sockets
+from adapter.settings.file.reading import ForkedRead
 from adapter.startup.failure import Obstacle
 from adapter.startup.systemd import ServiceNotifier
 from adapter.state.lock_file import WAIT_SECONDS, StateTaken
 from adapter.workers.fleet import STOP_SECONDS, Fleet, WorkerProcess, WorkerReplacement
-from adapter.workers.serve_plan import PlanLocks, PlanReader, PlanRefused, RootTaken, ServePlan, open_sockets
+from adapter.workers.serve_plan import (
+    PlanLocks,
+    PlanRefused,
+    RootTaken,
+    ServePlan,
+    begin_reading,
+)
 from adapter.workers.signals import SignalInbox
 
 if TYPE_CHECKING:
@@ -85,7 +93,7 @@ class WorkerSupervisor:
         self._fleet = Fleet(self._forget, self._locks.keep)
         self._slots = {number: WorkerSlot() for number in range(1, plan.workers + 1)}
         self._rolling: WorkerReplacement | None = None
-        self._reading: PlanReader | None = None
+        self._reading: ForkedRead[ServePlan] | None = None
         self._roll_again = False
         self._failed_starts = 0
         self._begun = False
@@ -292,7 +300,7 @@ class WorkerSupervisor:
             self._roll_again = True
             return
         try:
-            self._reading = PlanReader(self._read_again, self._forget_everything)
+            self._reading = begin_reading(self._read_again, self._forget_everything)
         except OSError as error:
             self._log().error("the settings cannot be read", why=error.strerror or str(error))
             self._service.ready(_KEPT)

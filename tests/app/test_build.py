@@ -17,14 +17,16 @@ TAKER = {"type": "upload_consumer", "tools": ["take"], "file_path_argument": "pa
 RUN = """
 import asyncio, json, sys
 from pathlib import Path
-from adapter.settings.file.reading import ReadSettings, SettingsLoad
+from adapter.settings.file.reading import ForkedRead, ReadSettings
+from adapter.settings.root import Settings
+from adapter.settings.section import SettingsError
 
 def read() -> ReadSettings:
     from adapter.settings.file.load import load
 
     return ReadSettings(load(Path(sys.argv[1])), ())
 
-reading = SettingsLoad(read)
+reading = ForkedRead(read, SettingsError, ChildProcessError())
 from adapter.app import build, running
 
 async def main() -> None:

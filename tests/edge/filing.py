@@ -139,8 +139,10 @@ class Desk:
         path = f"{record.server}/{record.scope}/{record.id}/{quote(record.filename, safe='')}"
         if purpose is None:
             return path
-        file = record.server, record.scope, record.id
-        return f"{path}?{self.credentials.file_query(purpose, file, self.clock() + ttl)}"
+        expires = self.clock() + ttl
+        return (
+            f"{path}?{self.credentials.file_query(purpose, record.server, record.scope, record.id, expires)}"
+        )
 
     async def uploaded(self, scope: Scope, content: bytes, filename: str = "a.txt") -> FileRecord:
         async with self.client() as client:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from adapter.app.access.verification import Clocks, build_verifier
+from adapter.app.access.oauth_callers import Clocks, build_verifier
 from adapter.errors import IssuerUnavailable, Unauthorized
 from adapter.oauth.introspection import (
     AT_ONCE,

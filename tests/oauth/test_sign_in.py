@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import structlog
 
-from adapter.app.access.verification import Clocks, build_verifier
+from adapter.app.access.oauth_callers import Clocks, build_verifier
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.sign_in import SESSION_SECONDS, USED, VALID, SignIn, SignInConfig, SignInFailed

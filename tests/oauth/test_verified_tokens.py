@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 import pytest
 import structlog
 
-from adapter.app.access.verification import Clocks, build_verifier
+from adapter.app.access.oauth_callers import Clocks, build_verifier
 from adapter.errors import Unauthorized
 from adapter.oauth.verified_tokens import (
     LONGEST_TOKEN,

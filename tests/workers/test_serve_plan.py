@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
-import socket
 from pathlib import Path
 
 import pytest
@@ -19,12 +17,11 @@ from adapter.settings.file.reading import ReadSettings
 from adapter.state.lock_file import StateLock, StateTaken
 from adapter.workers.serve_plan import (
     PlanLocks,
-    PlanReader,
     PlanRefused,
     RootTaken,
     ServePlan,
     StorageLock,
-    open_sockets,
+    begin_reading,
     plan_of,
 )
 
@@ -45,13 +42,9 @@ def fail() -> ServePlan:
     os._exit(3)
 
 
-def nothing() -> None:
-    """Do nothing before the reading."""
-
-
 def test_a_plan_comes_back_whole() -> None:
     """The supervisor's own values, and all settings for workers."""
-    plan = PlanReader(read_plan, nothing).result()
+    plan = begin_reading(read_plan).result()
     assert plan[:7] == (3, "127.0.0.1", 80, 7, "error", False, "")
     assert plan.state == str(Path("data/state/adapter.sqlite3").absolute())
     assert plan.address == ("127.0.0.1", 80)
@@ -79,46 +72,15 @@ async def test_a_worker_whose_settings_want_but_one_is_not_alone(tmp_path: Path)
 def test_a_refusal_comes_back_as_one() -> None:
     """With its sentence and the exit status of a start that fails so."""
     with pytest.raises(PlanRefused, match="must be a number") as refused:
-        PlanReader(refuse, nothing).result()
+        begin_reading(refuse).result()
     assert refused.value.status == 2
 
 
 def test_a_reading_that_dies_is_a_refusal() -> None:
     """The child has written to stderr what there was to say."""
     with pytest.raises(PlanRefused, match="has failed") as refused:
-        PlanReader(fail, nothing).result()
+        begin_reading(fail).result()
     assert refused.value.status == 1
-
-
-# --- the port that workers share ---------------------------------------------------------------------------------
-
-
-def test_every_address_of_a_name_is_opened() -> None:
-    """As one process does: a name may have several, and families that this machine lacks are passed over."""
-    opened = open_sockets("localhost", 0)
-    try:
-        assert {each.getsockname()[0] for each in opened} & {"127.0.0.1", "::1"}
-        for each in opened:
-            with contextlib.closing(socket.create_connection(each.getsockname()[:2], timeout=5)):
-                pass
-    finally:
-        for each in opened:
-            each.close()
-
-
-def test_a_port_that_is_taken_is_refused() -> None:
-    """And nothing is left open."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(OSError, match="Address already in use"),
-    ):
-        open_sockets("127.0.0.1", taken.getsockname()[1])
-
-
-def test_a_name_without_an_address_is_refused() -> None:
-    """Nothing can listen there."""
-    with pytest.raises(OSError):
-        open_sockets("no.such.name.invalid", 0)
 
 
 def plan(root: Path, state: Path) -> ServePlan:

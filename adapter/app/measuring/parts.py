@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.app.access.browser_sign_in import role_terms
+from adapter.app.access.oauth_callers import role_terms
 from adapter.app.files import FileSecrets
 from adapter.app.measuring import gauges
 from adapter.app.measuring.gauges import GaugeReading, Gauges

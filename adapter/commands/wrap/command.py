@@ -18,8 +18,8 @@ from adapter import log
 from adapter.app.build import App
 from adapter.app.preflight import obstacles
 from adapter.app.serve import serve
+from adapter.commands.connections import own_session, tools_of
 from adapter.commands.file_writing import refusal_to_write
-from adapter.commands.own_sessions import own_session, tools_of
 from adapter.commands.settings_flags import failed
 from adapter.commands.wrap.report import FoundServer, FoundTools, address_of, report
 from adapter.commands.wrap.wrapped_settings import WrappedServer, named_arguments, with_all

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from adapter.edge.http.bodies import TERMS, BodyLimits
 from adapter.edge.http.connection import ClientConnection
 from adapter.edge.http.limits import PATIENCE, ConnectionLimit, Handler, Patience
+from adapter.edge.http.seats import BACKLOG
 
 if TYPE_CHECKING:
     # Only processes that share a port have any.
@@ -70,8 +71,6 @@ class Grace:
         finally:
             cut.cancel()
 
-
-BACKLOG = 1024
 
 # A client that vanished without a word would hold its place for ever on a stream on which nothing is said: it is
 # noticed within three minutes. Connections have these options from the socket they were accepted on.

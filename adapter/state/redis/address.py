@@ -6,6 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from adapter.settings.section import Problem, SettingsError
+from adapter.settings.storage import RedisState
+
 PORT, SENTINEL_PORT = 6379, 26379
 
 FORMS = "redis://, rediss://, redis+cluster://, rediss+cluster://, redis+sentinel:// or rediss+sentinel://"
@@ -106,3 +109,21 @@ def _database(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ValueError("must have the number of a database as its path")
     return int(text)
+
+
+def redis_address(state: RedisState) -> RedisAddress:
+    """The address that the settings describe. Raises SettingsError."""
+    if state.url is None:
+        password = None if state.password is None else state.password.get_secret_value()
+        return RedisAddress(
+            (RedisServer(state.host or "localhost", state.port),),
+            state.username,
+            password,
+            state.db,
+            tls=state.tls or state.tls_insecure,
+        )
+    try:
+        address = parse_address(state.url.get_secret_value())
+    except ValueError as error:
+        raise SettingsError([Problem("state_persistence.redis.url", str(error))]) from None
+    return replace(address, tls=address.tls or state.tls_insecure)

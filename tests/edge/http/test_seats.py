@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 
-from adapter.edge.http.seats import EMPTY, Seats
+import pytest
+
+from adapter.edge.http.seats import EMPTY, Seats, open_sockets
 
 
 def test_a_number_is_seen_by_all() -> None:
@@ -27,3 +31,31 @@ def test_nobody_counts_who_accepts_nothing() -> None:
     assert seats.fewest() == 9
     seats.put(5, EMPTY)
     assert seats.fewest() == 0
+
+
+def test_every_address_of_a_name_is_opened() -> None:
+    """As one process does: a name may have several, and families that this machine lacks are passed over."""
+    opened = open_sockets("localhost", 0)
+    try:
+        assert {each.getsockname()[0] for each in opened} & {"127.0.0.1", "::1"}
+        for each in opened:
+            with contextlib.closing(socket.create_connection(each.getsockname()[:2], timeout=5)):
+                pass
+    finally:
+        for each in opened:
+            each.close()
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    """And nothing is left open."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(OSError, match="Address already in use"),
+    ):
+        open_sockets("127.0.0.1", taken.getsockname()[1])
+
+
+def test_a_name_without_an_address_is_refused() -> None:
+    """Nothing can listen there."""
+    with pytest.raises(OSError):
+        open_sockets("no.such.name.invalid", 0)

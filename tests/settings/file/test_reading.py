@@ -10,7 +10,8 @@ from pathlib import Path
 PROGRAM = """
 import sys
 from pathlib import Path
-from adapter.settings.file.reading import ReadSettings, SettingsLoad
+from adapter.settings.file.reading import ForkedRead, ReadSettings
+from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 
 def read():
@@ -18,7 +19,7 @@ def read():
     {failure}
     return ReadSettings(load(Path(sys.argv[1]), environ={{}}), (Problem("core", "is this meant?"),))
 
-reading = SettingsLoad(read)
+reading = ForkedRead(read, SettingsError, ChildProcessError("nobody has read"))
 try:
     settings, cautions = reading.result()
 except SettingsError as refused:
@@ -83,14 +84,14 @@ def test_a_reader_that_fails_says_why_and_has_no_settings(tmp_path: Path) -> Non
     """The traceback is on stderr, for whoever started the program."""
     done = ran(tmp_path, failure="raise LookupError('of the reader')")
     assert "LookupError: of the reader" in done.stderr
-    assert done.stdout == "the settings were not read: the process that reads them has failed\n"
+    assert done.stdout == "nobody has read\n"
 
 
 def test_a_reader_that_is_killed_has_no_settings(tmp_path: Path) -> None:
     """Nobody waits for a process that has gone."""
     done = ran(tmp_path, failure="import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "the settings were not read: the process that reads them has failed\n"
+    assert done.stdout == "nobody has read\n"
 
 
 def test_settings_longer_than_a_pipe_holds_arrive(tmp_path: Path) -> None:

@@ -1,11 +1,16 @@
-"""The sign-in of people with their browser, out of ``console.oauth``. Import it late: it loads cryptography."""
+"""Callers with OAuth: the verification of access tokens, out of ``core.auth.oauth``, and the sign-in of people with
+their browser, out of ``console.oauth``. Import it late: it loads cryptography.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from structlog.typing import FilteringBoundLogger
 
 from adapter.app.base import Base
 from adapter.edge.console.sign_in import SignInRoutes
@@ -15,14 +20,50 @@ from adapter.oauth.browser_sessions import BrowserSessions
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.grants.issuer_finder import PREFIX as GRANTS
 from adapter.oauth.http import IssuerHttp, token_http
+from adapter.oauth.introspection import OpaqueTokens
+from adapter.oauth.issuer import LIFE, Issuer, IssuerTrust, fetch_keys
 from adapter.oauth.sign_in import SignIn, SignInConfig
+from adapter.oauth.verified_tokens import VerifiedTokens
+from adapter.pipeline.key_set import KeySet
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.scopes import kept_secret
 from adapter.rules.access.browser_sessions import RoleRules
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.rules.access.token_claims import TokenVerifier
+from adapter.settings.auth import OAuth
 from adapter.settings.console import ConsoleOAuth, console_issuer
 from adapter.settings.root import Settings
+
+
+class Clocks(NamedTuple):
+    """``now`` gives Unix seconds, ``elapsed`` seconds that never go back."""
+
+    now: Callable[[], float] = time.time
+    elapsed: Callable[[], float] = time.monotonic
+
+
+USUAL_CLOCKS = Clocks()
+
+
+def build_verifier(
+    oauth: OAuth, logger: FilteringBoundLogger, clocks: Clocks = USUAL_CLOCKS
+) -> TokenVerifier:
+    """Build the verifier of the tokens of all issuers. None of them is asked yet."""
+    http = IssuerHttp()
+    discovery, verifier = Discovery(http, clocks.elapsed), VerifiedTokens(clocks.now)
+    for entry in oauth.issuers:
+        fetch = fetch_keys(http, discovery, entry.jwks_url)
+        log = logger.bind(issuer=entry.issuer)
+        keys = KeySet(entry.issuer, fetch, log, clocks.elapsed, LIFE, verifier.withdraw)
+        verifier.issuers[entry.issuer] = Issuer(IssuerTrust(entry, oauth.leeway_seconds), keys, clocks.now)
+    if (asked := oauth.introspection) is not None:
+        trust = IssuerTrust(oauth.introspected_issuer, oauth.leeway_seconds)
+        log = logger.bind(issuer=trust.entry.issuer)
+        verifier.introspection = OpaqueTokens(asked, trust, http, log, clocks.now)
+    return verifier
+
+
+# --- sign-in ----------------------------------------------------------------------------------------------------------
 
 SECRET = "browser sessions"  # noqa: S105 (the name of a secret)
 """The name of the store's own secret that seals cookies, so that each replica reads those of the others."""

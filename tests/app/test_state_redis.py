@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from adapter.app.redis_state import build_redis_store, redis_address
+from adapter.app.state import build_redis_store
 from adapter.errors import StoreUnavailable
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
-from adapter.state.redis.address import RedisAddress, RedisServer
+from adapter.state.redis.address import RedisAddress, RedisServer, redis_address
 from tests.hosted.databases import URL_PASSWORD, Server
 
 
@@ -76,7 +76,7 @@ def test_a_missing_driver_is_told() -> None:
     script = (
         "import sys\n"
         "sys.modules['hiredis'] = None\n"
-        "from adapter.app.redis_state import build_redis_store\n"
+        "from adapter.app.state import build_redis_store\n"
         "from adapter.settings.root import Settings\n"
         "from adapter.settings.section import SettingsError\n"
         "try: build_redis_store(Settings.model_validate({'state_persistence': {'type': 'redis'}}))\n"
