@@ -31,7 +31,7 @@ from adapter.pipeline.plan import ToolPlan
 from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.calls.inputs import Input
 from adapter.rules.results.refusals import Expose
-from adapter.rules.statements.statements import Statement, StatementRefused, compile_statement, reads
+from adapter.rules.statements.statements import Statement, StatementRefused, compile_statement
 from adapter.settings.pipeline import ConnectorSettings
 from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolInput, ToolSettings
@@ -258,7 +258,7 @@ class HostedTools:
             return None, None
         if declared.destructive:
             return None, "never, as the tool is destructive"
-        if not reads(statement):
+        if not statement.reads:
             return None, "never, as the statement is not one that only reads"
         vary = own.vary
         if vary is None:

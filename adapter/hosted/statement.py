@@ -32,7 +32,6 @@ from adapter.rules.statements.statements import (
     Statement,
     SubstitutionFailed,
     bind,
-    reads,
 )
 from adapter.rules.text.json_values import NotJson, compact, require_size
 
@@ -175,7 +174,7 @@ class StatementRunner:
         """See Work: the rows as compact JSON in one text."""
         bound = self._bound(call.arguments)
         try:
-            if self.keeping is None or not reads(self.statement):
+            if self.keeping is None or not self.statement.reads:
                 return self._outcome(await self._answer(bound))
             return self._outcome(await self._cached(bound, self.keeping, call))
         except QueryTimedOut as late:

@@ -268,9 +268,6 @@ class Plugins:
         self._made: dict[tuple[str, bytes], Authenticator] = {}
         self._key_sets: dict[str, KeySet] = {}
 
-    def __repr__(self) -> str:
-        return f"<Plugins: {len(self._made)} in use>"
-
     def built_in(self, plugin: str, policy: Mapping[str, Any]) -> Authenticator:
         """Return the plugin of that name, in any case. Raises ValueError for an unknown name and for an unusable
         policy.

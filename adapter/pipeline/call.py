@@ -23,9 +23,6 @@ class Signal:
         self._aborted = False
         self._waiting: asyncio.Event | None = None
 
-    def __repr__(self) -> str:
-        return f"<Signal: {'aborted' if self._aborted else 'going on'}>"
-
     @property
     def aborted(self) -> bool:
         return self._aborted

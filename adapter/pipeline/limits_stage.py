@@ -56,9 +56,6 @@ class Rate:
         self._key_of = key_of
         self._clock = clock
 
-    def __repr__(self) -> str:
-        return f"<Rate of {self._tool!r}: {self._calls!r}>"
-
     @property
     def idle(self) -> bool:
         """See CountingStage."""

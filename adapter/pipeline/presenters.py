@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from adapter.rules.access.redacted_values import Censor, Censored, PathInvalid, censor_of, segments
 from adapter.rules.calls.conditions import Condition, ConditionInvalid, compile_condition
-from adapter.rules.presenters.declared_paths import as_json_schema, unknown_name
 from adapter.rules.presenters.presenters import (
     BlockSources,
     Embed,
@@ -19,7 +18,15 @@ from adapter.rules.presenters.presenters import (
     SentData,
     Suggest,
 )
-from adapter.rules.presenters.shapes import Check, Shape, StepsLeft, json_shape, shape_of
+from adapter.rules.presenters.shapes import (
+    Check,
+    Shape,
+    StepsLeft,
+    as_json_schema,
+    json_shape,
+    shape_of,
+    unknown_name,
+)
 from adapter.rules.results.blocks import Suggestion
 from adapter.settings.pipeline import PresenterSettings, SuggestionSettings
 

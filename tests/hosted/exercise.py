@@ -1,8 +1,7 @@
 """Calls of every kind to hosted tools of a running adapter, and what it holds between them.
 
-Statements, scripts in process and in processes of their own, failures, timeouts, cancelled and dropped calls, and
-streams with progress. It runs in the process of the test, so that its tasks and threads can be counted too; what the
-clients hold is in the numbers.
+Statements, scripts in process and in processes of their own, failures, timeouts, and streams with progress. It runs in
+the process of the test, so that its tasks and threads can be counted too; what the clients hold is in the numbers.
 """
 
 from __future__ import annotations
@@ -17,16 +16,13 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Set
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from adapter.app import App, build, running
 from adapter.hosted.scripts.inprocess import IDLE_AT_MOST
 from adapter.settings.root import Settings
-from tests.bench.load import Address, Client, Connection
+from tests.bench.load import Address, Client
 from tests.bench.process import open_descriptors
 from tests.plans import plans_of
 
@@ -46,7 +42,6 @@ SETTLE = 10.0
 
 SCRIPTS = """
 import asyncio
-from pathlib import Path
 
 from adapter.api import ToolUserError, progress
 
@@ -75,7 +70,6 @@ def broken(payload):
 
 
 async def wait(payload):
-    Path(__file__).with_name(f"waiting-{payload['inputs'].get('n')}").touch()
     await asyncio.Event().wait()
 """
 
@@ -103,7 +97,7 @@ def settings(place: Path) -> Settings:
         {"name": "late", "handler": f"{place}/scripts.py#wait", "limits": {"timeout": 0.01}},
         *(
             {"name": name, "handler": f"{place}/scripts.py#{name}", "inputs": inputs}
-            for name, inputs in (("add", number), ("later", number), ("steps", {}), ("wait", number))
+            for name, inputs in (("add", number), ("later", number), ("steps", {}))
         ),
         *({"name": name, "handler": f"{place}/scripts.py#{name}"} for name in ("broken", "wrong")),
     ]
@@ -153,19 +147,17 @@ class Holding:
 class Exercise:
     """Calls of every kind to a running adapter, in a fixed order."""
 
-    def __init__(self, app: App, port: int, older: Set[threading.Thread], place: Path) -> None:
+    def __init__(self, app: App, port: int, older: Set[threading.Thread]) -> None:
         self._app = app
-        self._place = place
         self._older = older
         self._address = Address(port, "/mcp")
-        self._numbers = count(1)
         self._kinds: tuple[Callable[[Client, int], Awaitable[None]], ...] = (
             *(_calling("row", n=True) for _ in range(4)),
             *(_calling("add", n=True) for _ in range(4)),
             *(_calling("later", n=True) for _ in range(2)),
             *(_calling("kept", n=True) for _ in range(2)),
             *(_calling(name) for name in ("steps", "steps", "nowhere", "wrong", "broken", "row", "late")),
-            *(_calling("endless"), self._withdrawn, self._dropped),
+            _calling("endless"),
         )
 
     async def calls(self, number: int) -> None:
@@ -209,65 +201,6 @@ class Exercise:
             hosting.planning.loading.scripts.leftover,
         )
 
-    # --- calls that are given up ------------------------------------------------------------------------------
-
-    async def _withdrawn(self, client: Client, turn: int) -> None:
-        """As a client of the older era gives up: it says so beside the call."""
-        number = 1_000_000 + next(self._numbers)
-        fields = {"Mcp-Session-Id": client.session, "MCP-Protocol-Version": "2025-11-25"}
-        params = {"name": "wait", "arguments": {"n": number}} if turn % 3 else {"name": "endless"}
-        call, other = await Connection.open(self._address.port), await Connection.open(self._address.port)
-        waiting = asyncio.ensure_future(call.exchange(self._request("tools/call", params, fields, number)))
-        if turn % 3:
-            await self._until_it_waits(number)
-        await other.exchange(self._request("notifications/cancelled", {"requestId": number}, fields))
-        call.close()
-        other.close()
-        with contextlib.suppress(Exception):
-            await waiting
-
-    async def _dropped(self, client: Client, turn: int) -> None:
-        """As a client of the newer era gives up: it goes."""
-        fields = {
-            "MCP-Protocol-Version": "2026-07-28",
-            "Mcp-Method": "tools/call",
-            "Mcp-Name": "wait",
-        }
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        number = 1_000_000 + next(self._numbers)
-        params = {"name": "wait", "arguments": {"n": number}, "_meta": meta}
-        call = await Connection.open(self._address.port)
-        waiting = asyncio.ensure_future(call.exchange(self._request("tools/call", params, fields, turn)))
-        await self._until_it_waits(number)
-        call.close()
-        with contextlib.suppress(Exception):
-            await waiting
-
-    async def _until_it_waits(self, number: int) -> None:
-        """Until the script of that call runs: before, nobody could give it up."""
-        async with asyncio.timeout(SETTLE):
-            while not (self._place / f"waiting-{number}").exists():
-                await asyncio.sleep(0.001)
-
-    def _request(
-        self, method: str, params: dict[str, Any], fields: dict[str, str], number: int | None = None
-    ) -> bytes:
-        message = {"jsonrpc": "2.0", "method": method, "params": params}
-        body = orjson.dumps(message if number is None else {**message, "id": number})
-        head = {
-            "Host": f"127.0.0.1:{self._address.port}",
-            "Accept": "application/json, text/event-stream",
-            "Content-Type": "application/json",
-            "Content-Length": str(len(body)),
-            **fields,
-        }
-        lines = "\r\n".join(f"{name}: {value}" for name, value in head.items())
-        return f"POST {self._address.path} HTTP/1.1\r\n{lines}\r\n\r\n".encode() + body
-
 
 def threads_beyond_pools(threads: Set[threading.Thread]) -> int:
     """The number of threads that are of no pool, or more than their pool may keep."""
@@ -287,6 +220,6 @@ async def exercising(place: Path) -> AsyncIterator[Exercise]:
     """An adapter to be called, warmed up."""
     older = set(threading.enumerate())
     async with running(app := build(settings(place))) as (_, port):
-        exercise = Exercise(app, port, older, place)
+        exercise = Exercise(app, port, older)
         await exercise.calls(WARM_UP)
         yield exercise

@@ -92,37 +92,6 @@ async def test_h3_a_plugin_without_an_identity_lets_the_call_go_on() -> None:
     assert "user" not in planned.context
 
 
-async def test_h3_an_error_ends_the_call_and_is_told() -> None:
-    """The rest of the plan is not walked, and the result says stage and code."""
-    planned = call({"X-API-Key": "wrong"})
-    ran = []
-
-    async def rest(planned: PlannedCall) -> Outcome:
-        ran.append(planned)
-        return Outcome({})
-
-    with pytest.raises(StageFailed) as failed:
-        await stage(ApiKey({DIGEST: None}))(planned, rest)
-    assert ran == []
-    assert str(failed.value) == "unauthorized: invalid api key"
-    assert ErrorStyle().outcome(failed.value).result == {
-        "content": [{"type": "text", "text": "unauthorized: invalid api key"}],
-        "isError": True,
-        "_meta": {"adapter/error": {"stage": "auth", "code": -32000}},
-    }
-
-
-async def test_h3_a_plugin_sees_tool_headers_and_policy() -> None:
-    """Headers in any spelling; and where a call came in, and as whom."""
-    seen: list[Any] = []
-
-    async def check(request: AuthRequest, policy: Mapping[str, Any]) -> None:
-        seen.extend((request.tool, request["server"], request.headers["x-TEAM"], request.principal, policy))
-
-    await Custom(UserFunction(check), {"role": "admin"})(request({"X-Team": "red"}))
-    assert seen == ["get-user", "users", "red", "alice:1", {"role": "admin"}]
-
-
 async def test_the_identity_is_the_calls_and_the_contexts_user() -> None:
     """What a script does to its user does not change whose limits count."""
 
@@ -176,13 +145,6 @@ async def test_a_cancelled_call_is_no_refusal() -> None:
 # --- api_key --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sent", [KEY, f"  {KEY} "])
-async def test_h25_the_key_is_the_trimmed_header(sent: str) -> None:
-    """Who sends the key has an identity that does not hold it."""
-    plugin = api_key({"value": KEY}, {})
-    assert await plugin(request({"X-Api-Key": sent})) == f"key:{DIGEST.hex()[:16]}"
-
-
 @pytest.mark.parametrize(
     "headers",
     [{}, {"X-API-Key": ""}, {"X-API-Key": KEY + "x"}, {"X-API-Key": "\udcff"}, {"Authorization": KEY}],
@@ -230,18 +192,6 @@ async def test_v22_a_key_has_the_name_of_whose_it_is() -> None:
     with pytest.raises(AuthRefused):
         await plugin(request({"X-API-Key": "d"}))
     assert KEY not in repr(plugin)
-
-
-async def test_v22_the_request_is_the_named_callers() -> None:
-    """What scripts see in ``context.request``; the session stays whose it is."""
-    planned = call({"X-API-Key": KEY})
-    await stage(api_key(NAMED, {}))(planned, answered)
-    assert (planned.identity, planned.context.user, planned.context.request.principal) == (
-        "ops",
-        "ops",
-        "ops",
-    )
-    assert planned.context.request.tool == "get-user" and planned.client.caller.principal == "alice:1"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.pipeline.result_cache import Lookup, ResultCache
+from adapter.pipeline.result_cache import ResultCache
 from adapter.rules.access.principals import Caller
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.results.outcomes import text_block
@@ -103,10 +103,6 @@ async def reads(_: PlannedCall) -> bool:
     return True
 
 
-async def writes(_: PlannedCall) -> bool:
-    return False
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -175,15 +171,6 @@ async def test_w6_everybody_has_a_copy(plan: ToolPlan, upstream: Upstream) -> No
         assert outcome.result["content"] == [text_block("1")]
         outcome.result["content"].append("more")
         outcome.result["_meta"]["n"] = 0
-
-
-async def test_w6_only_tools_that_say_they_read_are_kept(cache: ResultCache, upstream: Upstream) -> None:
-    """What a tool might change is asked for every time, and its calls have no note of a cache."""
-    stage = CacheStage("page", cache, 30, varying(()), writes, "d1")
-    calls = [called(upstream), called(upstream)]
-    assert [text(await stage(call, upstream)) for call in calls] == ["1", "2"]
-    assert len(cache) == 0
-    assert "cache" not in calls[0].notes
 
 
 @pytest.mark.parametrize(
@@ -380,30 +367,6 @@ async def test_w6_one_who_waits_may_leave(plan: ToolPlan, upstream: Upstream) ->
 
 
 # --- what becomes stale ---------------------------------------------------------------------------------------
-
-
-async def test_w6_a_change_purges_the_results_of_all_servers(clock: Clock, upstream: Upstream) -> None:
-    """What the globs name is forgotten wherever it was read, by its exposed name or ``server.tool``."""
-    caches: dict[str, ResultCache] = {}
-    for server in ("web", "users", "orders"):
-        caches[server] = ResultCache(1 << 20, clock)
-
-    async def fill() -> None:
-        for server, tool in (("web", "page"), ("users", "users.get"), ("orders", "list")):
-            await caches[server].find(Lookup(f"{server}{tool}", tool, 30, OUTCOMES), read)
-
-    async def read() -> Outcome:
-        return Outcome({"content": []})
-
-    def changed(*patterns: str) -> Invalidation:
-        return Invalidation("users.update", tuple(map(Glob, patterns)))
-
-    await fill()
-    assert purge(caches, changed("users.*")) == 1
-    assert [len(caches[server]) for server in ("web", "users", "orders")] == [1, 0, 1]
-    assert purge(caches, changed("orders.list", "page")) == 2
-    await fill()
-    assert purge({"orders": caches["orders"]}, changed("web.page", "orders.*")) == 1
 
 
 async def test_w6_what_was_asked_before_a_change_is_not_kept_after_it(

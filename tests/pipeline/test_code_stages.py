@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.call import Context, Signal
+from adapter.pipeline.call import Signal
 from adapter.pipeline.code_stages import ContextStage, InputMapperStage, OutputMapperStage
 from adapter.pipeline.failures import Outcome
 from adapter.rules.results.outcomes import ToolUserError, error, response, tool_error
 from adapter.rules.results.refusals import Expose
 from adapter.rules.text.json_values import NotJson
-from tests.pipeline.walking import LOG, Behind, Scripted, Written, a_call, answered, raising, refused
-
-Work = Callable[[Any, Any], Any]
+from tests.pipeline.walking import LOG, Behind, Scripted, Written, a_call, raising, refused
 
 
 def mapping_in(code: Scripted, expose: Expose = "message") -> InputMapperStage:
@@ -28,14 +26,6 @@ def mapping_out(code: Scripted, *, rows: bool = False, whole: bool = False) -> O
 
 
 # --- of the arguments -------------------------------------------------------------------------------------------
-
-
-async def test_h4_the_returned_object_replaces_the_inputs() -> None:
-    """The mapper is given inputs and the tool's name; nothing of what was sent is left beside what it returns."""
-    code, behind = Scripted(lambda payload, _: {"id": int(payload["inputs"]["id"])}), Behind()
-    await mapping_in(code)(a_call(id="7", more=1), behind)
-    assert code.payloads == [{"inputs": {"id": "7", "more": 1}, "tool": "get-user"}]
-    assert behind.arguments == [{"id": 7}]
 
 
 async def test_h4_a_mapper_knows_the_calls_context() -> None:
@@ -78,19 +68,6 @@ async def test_w7_what_is_no_object_ends_the_call(returned: object) -> None:
     assert not behind.reached
 
 
-async def test_h4_a_mapper_that_raises_ends_the_call() -> None:
-    """H10's sentence, with no more of the exception than may be told: its first line, and its class."""
-    behind = Behind()
-    broken = Scripted(raising(ValueError("password=hunter2 is wrong\nand more")))
-    failed = await refused(mapping_in(broken), a_call(), behind)
-    assert (
-        str(failed) == "input transform failed for tool get-user: password=[redacted] is wrong (ValueError)"
-    )
-    assert failed.text == str(failed)
-    assert failed.reason is None
-    assert not behind.reached
-
-
 async def test_a_sentence_for_the_caller_stands_verbatim_and_alone() -> None:
     """Also where exceptions are not told."""
     code = Scripted(raising(ToolUserError("No such user: /etc/x")))
@@ -122,23 +99,6 @@ async def test_a_mapper_that_is_given_up_is_a_timeout(expose: Expose, raised: Ti
 # --- of the result ----------------------------------------------------------------------------------------------
 
 
-async def test_h7_what_is_returned_is_the_result() -> None:
-    """The mapper is given results and the tool's name."""
-    code = Scripted(lambda payload, _: {"n": len(payload["results"])})
-    outcome = await mapping_out(code)(a_call(), Behind(answered([{"id": 1}, {"id": 2}])))
-    assert code.payloads == [{"results": [{"id": 1}, {"id": 2}], "tool": "get-user"}]
-    assert outcome.result == {"content": [{"type": "text", "text": '{"n":2}'}], "isError": False}
-    assert outcome.data == {"n": 2}
-    assert outcome.shapable
-
-
-async def test_h7_other_members_of_the_result_stay() -> None:
-    """What is said in ``_meta`` is not the data's."""
-    behind = Behind(answered([1]).with_meta("adapter/truncated", True))
-    outcome = await mapping_out(Scripted(lambda *_: []))(a_call(), behind)
-    assert outcome.result["_meta"] == {"adapter/truncated": True}
-
-
 async def test_h7_a_mapper_of_a_proxied_tool_sees_the_whole_result_too() -> None:
     """And the object that it returns is structuredContent as well, instead of what was."""
     came = {
@@ -156,23 +116,6 @@ async def test_h7_a_mapper_of_a_proxied_tool_sees_the_whole_result_too() -> None
         "isError": False,
         "_meta": {"k": 1},
     }
-
-
-@pytest.mark.parametrize(
-    ("content", "results"),
-    [
-        ([{"type": "text", "text": '{"a": 1}'}], {"a": 1}),
-        ([{"type": "text", "text": "words"}], [{"type": "text", "text": "words"}]),
-        ([{"type": "text", "text": "1"}, {"type": "text", "text": "2"}],) * 2,
-    ],
-)
-async def test_h7_results_of_a_proxied_tool_are_its_json_else_its_content(
-    content: list[Any], results: object
-) -> None:
-    """Where there is no structuredContent."""
-    code = Scripted(lambda *_: "ok")
-    await mapping_out(code, whole=True)(a_call(), Behind(Outcome({"content": content})))
-    assert code.payloads[0]["results"] == results
 
 
 async def test_h7_what_a_mapper_does_to_its_payload_changes_no_result() -> None:
@@ -248,15 +191,6 @@ async def test_w9_an_exceptions_class_is_told_where_it_says_something(raised: Ex
     assert str(failed) == f"input transform failed for tool get-user: {why}"
 
 
-async def test_h7_a_mapper_that_fails_ends_the_call() -> None:
-    """What the tool had answered does not leave instead."""
-    failed = await refused(mapping_out(Scripted(raising(KeyError("name")))), a_call(), Behind())
-    assert (failed.stage, str(failed)) == (
-        "output_transform",
-        "output transform failed for tool get-user: 'name' (KeyError)",
-    )
-
-
 async def test_h7_what_no_json_can_say_is_a_failure_of_the_mapper() -> None:
     """A list that holds itself."""
     endless: list[Any] = []
@@ -272,21 +206,6 @@ async def test_h7_what_no_json_can_say_is_a_failure_of_the_mapper() -> None:
 
 def gathering(function: Callable[..., Any]) -> ContextStage:
     return ContextStage("get-user", Written(function), "message", LOG)
-
-
-async def test_v3_the_factorys_members_join_the_context() -> None:
-    """It is told of the request; sync or async, for each call anew."""
-
-    async def build(request: Context) -> dict[str, object]:
-        return {"db": f"for {request.tool}", "trace_id": "t-1"}
-
-    behind = Behind()
-    await gathering(build)(a_call(), behind)
-    await gathering(lambda request: {"db": object()})(a_call(), behind)
-    first, second = behind.contexts
-    assert (first.db, first["trace_id"]) == ("for get-user", "t-1")
-    assert second.trace_id is None
-    assert second.db is not first.db
 
 
 async def test_v3_what_is_the_adapters_to_say_stays() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.call import Forward, PlannedCall
+from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.code_stages import Middleware
 from adapter.pipeline.failures import CallRefused, Outcome, StageFailed
-from adapter.rules.results.outcomes import ToolUserError, error, success
+from adapter.rules.results.outcomes import error
 from tests.pipeline.walking import LOG, Behind, Written, a_call, answered, refused
 
 TOOLS_RESULT = Outcome(
@@ -114,19 +114,6 @@ async def test_v6_a_middleware_may_answer_itself() -> None:
     assert not behind.reached
 
 
-async def test_v6_it_may_answer_with_what_handlers_return() -> None:
-    """A failure in a sentence, or a result for models."""
-
-    async def closed(ctx: Any, args: Any, next: Any) -> Any:
-        return error("closed")
-
-    async def nothing(ctx: Any, args: Any, next: Any) -> Any:
-        return success(None)
-
-    assert (await middleware(closed)(a_call(), Behind())).is_error
-    assert text_of(await middleware(nothing)(a_call(), Behind())) == "OK"
-
-
 async def test_v6_what_it_says_in_place_of_a_failure_is_its_own() -> None:
     """There is no data of the tool's to present."""
 
@@ -180,27 +167,6 @@ async def test_v6_next_takes_an_object_only() -> None:
 # --- failures -----------------------------------------------------------------------------------------------------
 
 
-async def test_v6_a_middleware_that_raises_ends_the_call() -> None:
-    """The tool never runs, and nothing says that repeating the call would help."""
-
-    async def guard(ctx: Any, args: Any, next: Any) -> Any:
-        raise PermissionError("Unauthorized")
-
-    behind = Behind()
-    failed = await refused(middleware(guard), a_call(), behind)
-    assert str(failed) == failed.text == "middleware failed for tool get-user: Unauthorized (PermissionError)"
-    assert not behind.reached
-
-
-async def test_w17_a_sentence_for_the_caller_is_verbatim() -> None:
-    """Without a prefix."""
-
-    async def guard(ctx: Any, args: Any, next: Any) -> Any:
-        raise ToolUserError("Ask Ada for access.")
-
-    assert str(await refused(middleware(guard), a_call(), Behind())) == "Ask Ada for access."
-
-
 @pytest.mark.parametrize(
     "raised",
     [StageFailed("connector", "tool execution failed"), CallRefused(-32602, "unknown"), OSError("gone")],
@@ -229,20 +195,6 @@ async def test_v6_what_fails_behind_it_is_not_its_failure(raised: Exception) -> 
     assert cleaned == ["outer"]
 
 
-async def test_v6_it_may_catch_what_fails_behind_it() -> None:
-    """And read what the caller would have read."""
-
-    async def rescue(ctx: Any, args: Any, next: Any) -> Any:
-        try:
-            return await next()
-        except Exception as caught:
-            return f"instead of: {caught}"
-
-    behind = Behind(StageFailed("handler", "handler script failed"))
-    outcome = await middleware(rescue)(a_call(), behind)
-    assert (text_of(outcome), outcome.final) == ('"instead of: handler script failed"', True)
-
-
 async def test_v6_a_cancelled_call_stays_cancelled() -> None:
     """No middleware's failure is made of it."""
 
@@ -261,33 +213,6 @@ async def test_v6_a_cancelled_call_stays_cancelled() -> None:
     walk.cancel()
     with pytest.raises(asyncio.CancelledError):
         await walk
-
-
-async def test_v6_the_first_declared_is_outermost() -> None:
-    """An onion: what is before next runs in order, what is after it in reverse."""
-    order: list[str] = []
-
-    def named(name: str) -> Middleware:
-        async def around(ctx: Any, args: Any, next: Any) -> Any:
-            order.append(f"{name} in")
-            given = await next()
-            order.append(f"{name} out")
-            return given
-
-        return middleware(around)
-
-    walk: Forward = Behind()
-    for stage in reversed([named("first"), named("second")]):
-        walk = _around(stage, walk)
-    await walk(a_call())
-    assert order == ["first in", "second in", "second out", "first out"]
-
-
-def _around(stage: Middleware, forward: Forward) -> Forward:
-    async def walk(call: PlannedCall) -> Outcome:
-        return await stage(call, forward)
-
-    return walk
 
 
 def test_v6_a_raw_middleware_that_cannot_await_next_is_refused_at_once() -> None:

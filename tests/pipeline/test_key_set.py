@@ -16,7 +16,6 @@ from adapter.pipeline.jwt import Jwt
 from adapter.pipeline.key_set import (
     FRESH,
     LARGEST,
-    LASTING,
     MOST_KEYS,
     PAUSE,
     PAUSE_WITHOUT_KEYS,
@@ -110,19 +109,6 @@ async def test_v22_all_who_need_keys_wait_for_one_fetch(keys: KeySet, publisher:
     assert publisher.asked == 1
 
 
-async def test_a_caller_that_leaves_does_not_take_the_keys_away(keys: KeySet, publisher: Publisher) -> None:
-    """What is being fetched is for all, so that callers that come and go do not make the adapter ask again."""
-    publisher.go.clear()
-    leaving, staying = (asyncio.ensure_future(keys.find("k1", "RS256")) for _ in range(2))
-    await publisher.begun.wait()
-    leaving.cancel()
-    publisher.go.set()
-    assert await staying is not None
-    with pytest.raises(asyncio.CancelledError):
-        await leaving
-    assert publisher.asked == 1
-
-
 async def test_callers_that_all_leave_make_one_fetch(
     keys: KeySet, publisher: Publisher, clock: Clock
 ) -> None:
@@ -151,36 +137,6 @@ async def test_a_key_whose_private_part_is_published_is_not_used(keys: KeySet, p
         ("an issuer publishes private keys, which are not used", 1)
     ]
     assert await keys.find("k1", "RS256") is not None
-
-
-async def test_v22_old_keys_do_for_an_hour_where_no_newer_can_be_had(
-    keys: KeySet, publisher: Publisher, clock: Clock
-) -> None:
-    """And the issuer is asked every half minute meanwhile."""
-    assert await keys.find("k1", "RS256") is not None
-    publisher.document = UpstreamUnreachable()
-    for clock.now in (FRESH, FRESH + PAUSE - 1, FRESH + PAUSE, LASTING - 1):
-        assert await keys.find("k1", "RS256") is not None
-    assert publisher.asked == 4
-    clock.now = LASTING
-    with pytest.raises(AuthRefused):
-        await keys.find("k1", "RS256")
-
-
-async def test_an_issuer_that_does_not_answer_holds_up_one_call(
-    keys: KeySet, publisher: Publisher, clock: Clock
-) -> None:
-    """The others go on with the keys that are there."""
-    await keys.find("k1", "RS256")
-    publisher.begun.clear()
-    publisher.go.clear()
-    clock.now = FRESH
-    held = asyncio.ensure_future(keys.find("k1", "RS256"))
-    await publisher.begun.wait()
-    assert await keys.find("k1", "RS256") is not None
-    assert not held.done()
-    publisher.go.set()
-    assert await held is not None
 
 
 async def test_v22_without_any_keys_nobody_is_let_in(

@@ -126,18 +126,6 @@ async def test_v21_a_rate_refuses_and_says_when_to_come_again() -> None:
     assert await rate(called(), answer) is DONE
 
 
-async def test_v21_refused_calls_do_not_count() -> None:
-    """However often a refused caller tries, its next call gets through when the first one has passed."""
-    clock = Clock()
-    rate = Rate("bz", 1, 60, rate_key("tool"), clock)
-    await rate(called(), answer)
-    for clock.now in (1.0, 20.0, 40.0, 59.9):
-        with pytest.raises(StageFailed):
-            await rate(called(), answer)
-    clock.now = 60.0
-    assert await rate(called(), answer) is DONE
-
-
 ANN: dict[str, Any] = {"principal": "p", "session": "s", "identity": {"sub": "ann"}}
 
 
@@ -164,15 +152,6 @@ async def test_v21_a_rate_counts_callers_apart(key: RateKey, other: dict[str, An
             await rate(called(**other), answer)
     else:
         assert await rate(called(**other), answer) is DONE
-
-
-async def test_w_who_has_no_identity_is_counted_by_its_principal() -> None:
-    """A rate by identity holds for tools that know no identities too, and in no session it begins anew."""
-    rate = Rate("bz", 1, 60, rate_key("identity"), Clock())
-    await rate(called(principal="p", session="s"), answer)
-    assert await rate(called(principal="q", session="s"), answer) is DONE
-    with pytest.raises(StageFailed):
-        await rate(called(principal="p", session="t"), answer)
 
 
 async def test_shared_rate_counts_in_what_replicas_share() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -28,21 +28,6 @@ def test_v4_a_late_call_is_told_in_its_stages_own_sentence(stage: Stage, sentenc
     """As the stage's other failures begin, with how long the call had."""
     late = overdue(stage, "bz", 2.5)
     assert (str(late), late.text) == (sentence, sentence)
-
-
-@pytest.mark.parametrize("stage", get_args(Stage))
-def test_v4_a_late_call_is_told_to_programs(stage: Stage) -> None:
-    """At whichever stage: its name and that it was late."""
-    assert overdue(stage, "bz", 0.01).meta() == {"stage": stage, "code": -32000, "reason": "timeout"}
-
-
-def test_v4_a_late_call_at_the_limits_is_told_in_the_golden_envelope() -> None:
-    """As the other refusals of the limits are."""
-    assert overdue("limits", "bz", 0.01).text == (
-        '<tool_error code="TIMEOUT" severity="error">\n'
-        "<message>[bz] No answer within 0.01 seconds.</message>\n"
-        "</tool_error>"
-    )
 
 
 async def test_v4_no_stage_begins_when_the_time_is_over() -> None:

@@ -21,7 +21,6 @@ from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.presenter_stage import PresenterStage, definition_with_select
 from adapter.rules.access.principals import NOBODY
 from adapter.rules.access.redacted_values import censor_of
-from adapter.rules.calls.conditions import compile_condition
 from adapter.rules.presenters import ui
 from adapter.rules.presenters.presenters import BlockSources, Embed, Presenter, SentData, Suggest
 from adapter.rules.presenters.shapes import MOST_PROBLEMS, StepsLeft, json_shape, shape_of
@@ -84,30 +83,6 @@ def upstreams(**members: Any) -> Outcome:
 # --- what presenters say, at the stage ------------------------------------------------------------------------
 
 
-async def test_v9_the_steps_follow_each_other_in_their_order() -> None:
-    """The list is cut, parsed, redacted; then interface blocks, rules and suggestions, of what may be seen."""
-    presenter = Presenter(
-        name="User",
-        shape=USER,
-        censor=censor_of(["ssn"]),
-        item=BlockSources(
-            rules=(lambda data, ctx: f"{data['ssn']} for {ctx.lang}",),
-            suggest=(Suggest(Suggestion("billing.pay", "Pay 1")),),
-        ),
-        collection=BlockSources(ui=(lambda data, ctx: ui.summary(f"{len(data)} user"),)),
-        sent=SentData(limit=1),
-    )
-    answer = Outcome.of(as_result([{"id": 1, "ssn": "123", "hack": 1}, "garbage"]))
-    assert texts(await presented(answer, presenter, context={"lang": "en"})) == [
-        '[{"id":1,"ssn":"[REDACTED]"}]',
-        '<ui_passthrough type="summary">\n📊 **Summary**: ⚠️ Dataset truncated. 1 shown, 1 hidden. '
-        "Use filters to narrow results.\n</ui_passthrough>",
-        '<ui_passthrough type="summary">\n📊 **Summary**: 1 user\n</ui_passthrough>',
-        "<domain_rules>\n- [REDACTED] for en\n</domain_rules>",
-        "<action_suggestions>\n- billing.pay: Pay 1\n</action_suggestions>",
-    ]
-
-
 async def test_v10_data_that_does_not_fit_is_a_failure_of_the_presenter() -> None:
     """What is not declared is taken out; what does not fit is told field by field, and where the call ended."""
     presenter = Presenter(name="User", shape=USER)
@@ -147,34 +122,18 @@ async def test_data_that_takes_much_checking_is_checked_in_a_thread_and_within_b
     assert failed.value.text.count("Does not satisfy type") == MOST_PROBLEMS
 
 
-async def test_v11_of_a_list_single_rules_see_the_first_item() -> None:
-    """What is for collections sees the whole, and embedded data brings its own blocks."""
-    client = Presenter(name="Client", item=BlockSources(rules=(lambda data, ctx: f"client {data['n']}",)))
-    presenter = Presenter(
-        name="User",
-        embeds=(Embed("client", client),),
-        item=BlockSources(rules=(lambda data, ctx: f"first {data['id']}", lambda data, ctx: None)),
-        collection=BlockSources(rules=(lambda data, ctx: f"{len(data)} in all",)),
-    )
-    answer = Outcome.of(as_result([{"id": 1, "client": {"n": 7}}, {"id": 2}]))
-    assert texts(await presented(answer, presenter))[1:] == [
-        "<domain_rules>\n- client 7\n</domain_rules>",
-        "<domain_rules>\n- first 1\n- 2 in all\n</domain_rules>",
-    ]
-
-
 async def test_v12_each_block_is_an_item_of_the_content() -> None:
     """In the documented order, those of the tool's own response among them, in the golden spelling."""
     presenter = Presenter(
         name="User",
         item=BlockSources(
             rules=("B",),
-            ui=(lambda data, ctx: ui.markdown("M", title="T"),),
+            ui=(lambda data, ctx: ui.markdown(ctx.lang, title="T"),),
             suggest=(Suggest(Suggestion("billing.pay", "Pay 1")),),
         ),
     )
     answer = Outcome.of(response({"id": 1}).system_rules("A").llm_hint("h").build())
-    outcome = await presented(answer, presenter)
+    outcome = await presented(answer, presenter, context={"lang": "M"})
     assert texts(outcome)[1:] == [
         '<ui_passthrough type="markdown" title="T">\nM\n</ui_passthrough>',
         "<llm_directives>\n- h\n</llm_directives>",
@@ -182,35 +141,6 @@ async def test_v12_each_block_is_an_item_of_the_content() -> None:
         "<action_suggestions>\n- billing.pay: Pay 1\n</action_suggestions>",
     ]
     assert {block["type"] for block in outcome.result["content"]} == {"text"}
-
-
-async def test_v13_a_list_that_was_cut_says_so() -> None:
-    """The golden sentence, as a summary."""
-    outcome = await presented(Outcome.of(as_result([1, 2, 3])), Presenter(name="N", sent=SentData(limit=2)))
-    assert "Dataset truncated. 2 shown, 1 hidden. Use filters to narrow results." in texts(outcome)[1]
-
-
-async def test_v14_affordances_follow_the_state_of_the_data() -> None:
-    """A condition decides."""
-    pay = Suggest(Suggestion("billing.pay", "Pay now"), compile_condition("status == 'overdue'"))
-    presenter = Presenter(name="Invoice", item=BlockSources(suggest=(pay,)))
-    assert "billing.pay" in texts(await presented(Outcome.of(as_result({"status": "overdue"})), presenter))[1]
-    assert len(texts(await presented(Outcome.of(as_result({"status": "paid"})), presenter))) == 1
-
-
-async def test_v15_select_thins_what_is_sent_and_nothing_else() -> None:
-    """Rules are worked out on everything; unknown names are ignored."""
-    presenter = Presenter(
-        name="User",
-        shape=USER,
-        item=BlockSources(rules=(lambda data, ctx: f"is {data['status']}",)),
-        sent=SentData(select=True),
-    )
-    answer = Outcome.of(as_result({"id": 1, "status": "paid"}))
-    assert texts(await presented(answer, presenter, select=("id", "nope"))) == [
-        '{"id":1}',
-        "<domain_rules>\n- is paid\n</domain_rules>",
-    ]
 
 
 def strict_schema() -> dict[str, Any]:
@@ -241,25 +171,6 @@ def test_v15_inputs_that_are_no_object_stay(schema: Any) -> None:
     )
     plain = {"name": "get-user", "inputSchema": {"type": "object"}}
     assert definition_with_select(plain, Presenter(name="U", shape=USER)) is plain
-
-
-async def test_v16_the_censor_may_be_a_text_or_code() -> None:
-    """It stands wherever a path leads."""
-    answer = Outcome.of(as_result({"items": [{"z": "secret"}, {"z": "other"}]}))
-    every = Presenter(name="U", censor=censor_of(["items[*].z"], lambda value: f"{len(value)} letters"))
-    assert json.loads(texts(await presented(answer, every))[0]) == {
-        "items": [{"z": "6 letters"}, {"z": "5 letters"}]
-    }
-    first = Presenter(name="U", censor=censor_of(["items[0].z"], "***"))
-    assert json.loads(texts(await presented(answer, first))[0]) == {"items": [{"z": "***"}, {"z": "other"}]}
-
-
-async def test_v23_the_data_may_be_sent_as_toon() -> None:
-    """The golden notation."""
-    answer = Outcome.of(as_result([{"id": 1, "name": "A"}, {"id": 2, "name": "B"}]))
-    assert texts(await presented(answer, Presenter(name="U", sent=SentData(format="toon")))) == [
-        "[2|]{id|name}:\n  1|A\n  2|B"
-    ]
 
 
 # --- whose results are presented ------------------------------------------------------------------------------

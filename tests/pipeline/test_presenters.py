@@ -201,14 +201,6 @@ def test_v16_the_censor_is_a_text_or_code() -> None:
     assert json.loads(texts(made["code"], {"ssn": "12345"})[0]) == {"ssn": "*****"}
 
 
-def test_v23_the_format_may_be_toon() -> None:
-    """The golden notation."""
-    made = built(u=declared(format="toon"))
-    assert texts(made["u"], [{"id": 1, "name": "A"}, {"id": 2, "name": "B"}]) == [
-        "[2|]{id|name}:\n  1|A\n  2|B"
-    ]
-
-
 def test_a_presenter_may_be_embedded_by_several() -> None:
     """It is the same one, in whatever order they are declared."""
     made = built(a=declared(embed={"x": "c"}), b=declared(embed={"y": "c", "z": "a"}), c=declared())
@@ -257,12 +249,6 @@ def test_presenters_that_embed_each_other_are_refused() -> None:
     assert invalid.value.problems == [
         ("presenters.c.embed.z", "Presenters cannot embed themselves: b → c → b.")
     ]
-
-
-def test_w14_a_redaction_that_cannot_be_read_lets_nothing_start() -> None:
-    """It is not left out."""
-    with pytest.raises(PresentersInvalid):
-        built(user=declared(redact={"paths": ["a b"]}))
 
 
 @pytest.mark.parametrize(

@@ -99,14 +99,6 @@ async def test_v20_a_success_says_first_what_went_stale() -> None:
     ]
 
 
-async def test_v20_the_documented_sentence_is_a_wording() -> None:
-    """Word for word."""
-    outcome = await synced(OK, sync=StateSync(SYNC.policies, wording="system"))
-    assert outcome.result["content"][0] == text_block(
-        "[System: Cache invalidated for sprints.*, tasks.* — caused by tasks.update]"
-    )
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -213,36 +205,12 @@ async def test_w15_a_failure_of_a_stage_does_not_either(text: str) -> None:
     assert raised.value.text == f"no user {text.replace('<', '&lt;').replace('[', '&#91;')}"
 
 
-async def test_w15_policies_match_the_exposed_name_and_the_servers() -> None:
-    """The cause is the name as it is exposed."""
-    sync = StateSync((policy("crm.update", None, ["crm.*"]), policy("users_*", None, ["users_*"])))
-    of_server = await synced(OK, tool="update", sync=sync)
-    assert of_server.result["content"][0]["text"] == '<cache_invalidation cause="update" domains="crm.*" />'
-    flat = await synced(OK, tool="users_update", sync=sync)
-    assert 'cause="users_update"' in flat.result["content"][0]["text"]
-
-
 async def test_a_result_in_which_nothing_is_said_stays_the_same_object() -> None:
     """So that what an upstream answered is not written anew."""
     assert await synced(OK, tool="tasks.get") is OK
 
 
 # --- tools/list -----------------------------------------------------------------------------------------------
-
-
-def test_v18_the_first_policy_that_matches_is_what_a_list_says() -> None:
-    """And the default where none says anything."""
-    described = {
-        tool: definition_with_cache_control({"name": tool, "description": "Does it."}, SYNC, "crm")[
-            "description"
-        ]
-        for tool in ("tasks.update", "tasks.get", "other")
-    }
-    assert described == {
-        "tasks.update": "Does it. [Cache-Control: no-store]",
-        "tasks.get": "Does it. [Cache-Control: immutable]",
-        "other": "Does it. [Cache-Control: no-store]",
-    }
 
 
 def test_v19_the_suffix_is_written_once() -> None:

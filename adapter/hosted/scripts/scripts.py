@@ -14,7 +14,7 @@ from adapter.hosted.scripts.inprocess import Contained, InProcessScript, Workers
 from adapter.hosted.scripts.references import Modules, Reference, ScriptInvalid, resolve
 from adapter.hosted.scripts.subprocesses import Confinement, SubprocessScript
 from adapter.pipeline.call import Code, PlannedCall
-from adapter.pipeline.code_failures import CodeFailures
+from adapter.pipeline.code_stages import CodeFailures
 from adapter.pipeline.failures import Outcome
 from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
 from adapter.rules.results.refusals import Expose
@@ -96,9 +96,6 @@ class Scripts:
         self._confinement = confinement or Confinement()
         self._workers = Workers()
         self._modules = Modules()
-
-    def __repr__(self) -> str:
-        return f"<Scripts: {self.leftover} calls left over>"
 
     @property
     def leftover(self) -> int:

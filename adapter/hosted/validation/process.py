@@ -73,9 +73,6 @@ class ValidationProcess:
         except OSError as error:
             raise ProcessFailed(f"a process for validation cannot be started: {error.strerror}") from error
 
-    def __repr__(self) -> str:
-        return f"<ValidationProcess {self._process.pid}>"
-
     def wait_until_ready(self) -> None:
         """Wait until the process answers. Raises ProcessFailed when it does not start."""
         with self._within(STARTING):

@@ -123,11 +123,6 @@ class Progress:
     percent: float
     message: str | None = None
 
-    def params(self, token: str | int) -> dict[str, Any]:
-        """The params of ``notifications/progress`` for a caller that sent this token."""
-        sentence = {} if self.message is None else {"message": self.message}
-        return {"progressToken": token, "progress": self.percent, "total": 100, **sentence}
-
 
 def progress(percent: float, message: str | None = None) -> Progress:
     """Return the value that a generator yields to say how far it is, from 0 to 100.

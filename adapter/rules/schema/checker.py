@@ -89,10 +89,6 @@ class Checker:
         self._declared = declared
         self._validator, self.unjudged = compiled
 
-    def __repr__(self) -> str:
-        members = "any members" if self._declared is None else f"{len(self._declared)} members"
-        return f"<Checker of {members}>"
-
     def judged(self, value: Any, *, steps: int | None = STEPS) -> Judgement:
         """Return the judgement of a value, with at most MOST_FAULTS faults.
 

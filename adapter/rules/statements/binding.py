@@ -91,7 +91,6 @@ class SqlStatement:
     pieces: tuple[Piece, ...]
     dialect: Dialect
     text: str
-    order: tuple[str, ...]
     reads: bool
     pastes: bool
 
@@ -119,16 +118,9 @@ def compile_sql(template: Template, dialect: Dialect, *, textual: bool) -> SqlSt
     for found in (token for token in lexed if token.kind == "code"):
         _refuse_foreign(shape[found.start : found.end], dialect)
     pieces = tuple(piece for token in lexed for piece in _pieces(template, token, dialect, textual=textual))
-    order = tuple(
-        placeholder.name
-        for piece in pieces
-        if isinstance(piece, Bind)
-        for placeholder in named(piece.parts)
-        if placeholder.space == "inputs"
-    )
     text = _rendered(pieces, dialect, lambda paste: paste.placeholder.source)
     pastes = any(isinstance(piece, Paste) for piece in pieces)
-    return SqlStatement(pieces, dialect, text, order, reads(code), pastes)
+    return SqlStatement(pieces, dialect, text, reads(code), pastes)
 
 
 def _rendered(pieces: tuple[Piece, ...], dialect: Dialect, pasted: Callable[[Paste], str]) -> str:

@@ -118,7 +118,6 @@ class MongoCommand:
 
     document: Mapping[str, Any]
     placeholders: tuple[Placeholder, ...]
-    order: tuple[str, ...]
     reads: bool
 
     def filled(self, sources: Sources) -> dict[str, Any]:
@@ -166,7 +165,7 @@ def compile_mongo(template: Template) -> MongoCommand:
         raise StatementRefused("the statement contains a private-use character")
     text = json.dumps(document)
     writes = '"$out"' in text or '"$merge"' in text
-    return MongoCommand(compiled, template.placeholders, template.inputs, command in _READING and not writes)
+    return MongoCommand(compiled, template.placeholders, command in _READING and not writes)
 
 
 def _document(template: Template) -> dict[str, Any]:

@@ -36,7 +36,6 @@ __all__ = (
     "SubstitutionFailed",
     "bind",
     "compile_statement",
-    "reads",
 )
 
 Kind = Literal["sqlite", "postgres", "mysql", "redis", "mongodb"]
@@ -45,13 +44,12 @@ Kind = Literal["sqlite", "postgres", "mysql", "redis", "mongodb"]
 @dataclass(frozen=True, slots=True)
 class Statement:
     """A compiled template. ``text`` has the driver's placeholders for SQL (``?``, ``$1``, ``%s``) and is the
-    template itself for others. ``order`` names the inputs of the binds in their order: a literal has one bind,
-    also when several inputs, or none, stand in it. ``environment`` names the variables.
+    template itself for others. ``environment`` names the variables. ``reads`` tells whether it changes nothing, by its
+    words; only then may its results be kept.
     """
 
     kind: Kind
     text: str
-    order: tuple[str, ...]
     environment: frozenset[str]
     reads: bool
     form: SqlStatement | RedisCommand | MongoCommand = field(repr=False)
@@ -69,13 +67,12 @@ class Bound:
 
     SQL: ``values`` belong to the placeholders of ``text``; where there are any, a mysql text has its percent
     signs doubled. redis: ``argv`` is the whole command. mongodb: ``document`` is ``{"database", "command"}``,
-    the database missing where the template has none. ``reads``: see ``reads``.
+    the database missing where the template has none.
     """
 
     kind: Kind
     text: str
     values: tuple[Value, ...]
-    reads: bool
     argv: tuple[str, ...] = ()
     document: Mapping[str, Any] | None = None
 
@@ -96,29 +93,24 @@ def compile_statement(
     else:
         form = compile_sql(parsed, DIALECTS[dialect], textual=textual)
     text = form.text if isinstance(form, SqlStatement) else template
-    return Statement(dialect, text, form.order, parsed.environment, form.reads, form, env)
+    return Statement(dialect, text, parsed.environment, form.reads, form, env)
 
 
 def bind(statement: Statement, values: Mapping[str, object]) -> Bound:
     """Bind ``values``, which have the types of their inputs. Raises EnvironmentFailed, then SubstitutionFailed for a
     value that is missing or cannot stand in its place.
     """
-    form, kind, reading = statement.form, statement.kind, statement.reads
+    form, kind = statement.form, statement.kind
     for name in statement.environment:
         if statement.env(name) is None:
             raise EnvironmentFailed(name)
     sources = Sources(values, statement.env)
     if isinstance(form, SqlStatement):
         text, binds = form.filled(sources)
-        return Bound(kind, text, binds, reading)
+        return Bound(kind, text, binds)
     if isinstance(form, RedisCommand):
-        return Bound(kind, statement.text, form.values(sources), reading, argv=form.argv(sources))
-    return Bound(kind, statement.text, form.values(sources), reading, document=form.filled(sources))
-
-
-def reads(statement: Statement) -> bool:
-    """Tell whether the statement, by its words, changes nothing; only then may its results be kept."""
-    return statement.reads
+        return Bound(kind, statement.text, form.values(sources), argv=form.argv(sources))
+    return Bound(kind, statement.text, form.values(sources), document=form.filled(sources))
 
 
 MOST = 100
@@ -197,7 +189,6 @@ class RedisCommand:
     """
 
     words: tuple[tuple[Part, ...], ...]
-    order: tuple[str, ...]
     reads: bool
 
     def argv(self, sources: Sources) -> tuple[str, ...]:
@@ -227,7 +218,7 @@ def compile_redis(template: Template) -> RedisCommand:
                 f"{placeholder.source} is an {declared.type}: Redis only accepts single values"
             )
     words = tuple(template.parts(word) for word in (command, *arguments))
-    return RedisCommand(words, template.inputs, command in _READING)
+    return RedisCommand(words, command in _READING)
 
 
 def _words(shape: str) -> list[str]:

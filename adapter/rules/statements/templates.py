@@ -85,11 +85,6 @@ class Template:
         return "".join(part if isinstance(part, str) else part.source for part in self.parts(shape))
 
     @property
-    def inputs(self) -> tuple[str, ...]:
-        """The names of the inputs, in the order in which they stand."""
-        return tuple(one.name for one in self.placeholders if one.space == "inputs")
-
-    @property
     def environment(self) -> frozenset[str]:
         """The names of the environment variables."""
         return frozenset(one.name for one in self.placeholders if one.space == "env")

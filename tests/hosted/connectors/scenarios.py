@@ -9,7 +9,7 @@ import pytest
 
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
-from tests.hosted.databases import Condition, Server, eventually
+from tests.hosted.databases import Server, eventually
 from tests.hosted.stating import Asking, opened
 
 
@@ -33,23 +33,6 @@ async def writes_and_shows_rows(database: Asking, insert: str, update: str, valu
     updated = await database.sql(update, value)
     assert (updated.rows, updated.affected) == ([{"rows_affected": 2}], 2)
     assert (await database.sql("SELECT id FROM people WHERE id = 9")).rows == []
-
-
-async def takes_too_long(single: Asking, statement: str) -> None:
-    """A timeout is the failure, with the seconds in it."""
-    with pytest.raises(QueryTimedOut, match=r"longer than 0\.3 s"):
-        await single.sql(statement, timeout=0.3)
-
-
-async def is_cancelled(single: Asking, statement: str, *, begun: Condition, ended: Condition) -> None:
-    """The caller leaves while the statement runs; the server ends it, and the connection is good."""
-    call = asyncio.create_task(single.sql(statement))
-    await eventually(begun)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    await eventually(ended)
-    await still_answers(single)
 
 
 async def crowds_a_pool_of_two(small: Asking, numbered: str, endless: str) -> None:

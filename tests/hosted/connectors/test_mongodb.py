@@ -13,7 +13,7 @@ import bson
 import pytest
 
 from adapter.hosted.connectors import connector_for
-from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
+from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed
 from tests.hosted.databases import Server, eventually
 from tests.hosted.stating import Asking, opened, opened_at
 from tests.hosted.wire import LastingServer, lasting_server
@@ -124,21 +124,6 @@ async def test_a_restarted_server_is_found_again() -> None:
         await eventually(lambda: _answers(database))
     server.close()
     await eventually(lambda: _connected(state, 0))
-
-
-async def test_a_cancelled_call_ends_its_command_on_the_server() -> None:
-    """Whoever stops waiting, or has waited too long, has the session's work killed."""
-    async with lasting_server() as (server, url), opened_at("mongodb", url) as database:
-        call = asyncio.create_task(database.mongodb({"last": 1}))
-        await eventually(lambda: _lasts(server, 1))
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert server.running == 0
-        with pytest.raises(QueryTimedOut, match=r"longer than 0\.3 s"):
-            await database.mongodb({"last": 1}, timeout=0.3)
-        assert server.running == 0
-        assert (await database.mongodb({"ping": 1})).rows == [{"ok": 1.0}]
 
 
 async def test_cancelled_commands_leak_no_connection() -> None:

@@ -188,25 +188,6 @@ async def test_a_transaction_left_open_is_rolled_back(mariadb: Server, database:
     assert (await database.sql("SELECT name FROM people")).rows == [{"name": "Ada"}]
 
 
-async def test_a_statement_that_takes_too_long_ends_on_the_server(mariadb: Server, database: Asking) -> None:
-    """A timeout is one failure here and no work there."""
-    async with opened(mariadb, pool_size=1) as single:
-        await scenarios.takes_too_long(single, "SELECT SLEEP(60) /* timed out */")
-        await eventually(lambda: _runs(database, "timed out", 0))
-        await scenarios.still_answers(single)
-
-
-async def test_a_cancelled_call_ends_its_statement_on_the_server(mariadb: Server, database: Asking) -> None:
-    """Whoever stops waiting stops the work as well."""
-    async with opened(mariadb, pool_size=1) as single:
-        await scenarios.is_cancelled(
-            single,
-            "SELECT SLEEP(60) /* left behind */",
-            begun=lambda: _runs(database, "left behind", 1),
-            ended=lambda: _runs(database, "left behind", 0),
-        )
-
-
 async def test_a_full_pool_makes_calls_wait(mariadb: Server) -> None:
     """More calls than connections all get their answer, and one that waits too long says so."""
     async with opened(mariadb, pool_size=2) as small:

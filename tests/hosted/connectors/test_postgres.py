@@ -140,25 +140,6 @@ async def test_w9_a_failure_quotes_only_what_the_call_sent(database: Asking) -> 
         assert str(failure.value) == why
 
 
-async def test_a_statement_that_takes_too_long_ends_on_the_server(postgres: Server, database: Asking) -> None:
-    """A timeout is one failure here and no work there."""
-    async with opened(postgres, pool_size=1) as single:
-        await scenarios.takes_too_long(single, "SELECT pg_sleep(60) /* timed out */")
-        assert await _running(database, "%timed out%") == 0
-        await scenarios.still_answers(single)
-
-
-async def test_a_cancelled_call_ends_its_statement_on_the_server(postgres: Server, database: Asking) -> None:
-    """Whoever stops waiting stops the work as well."""
-    async with opened(postgres, pool_size=1) as single:
-        await scenarios.is_cancelled(
-            single,
-            "SELECT pg_sleep(60) /* left behind */",
-            begun=lambda: _runs(database, "%left behind%", 1),
-            ended=lambda: _runs(database, "%left behind%", 0),
-        )
-
-
 async def test_a_full_pool_makes_calls_wait(postgres: Server) -> None:
     """More calls than connections all get their answer, and one that waits too long says so."""
     async with opened(postgres, pool_size=2) as small:

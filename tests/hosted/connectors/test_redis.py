@@ -79,22 +79,6 @@ async def test_what_a_command_changes_of_its_connection_is_no_other_calls(redis:
         assert (await single.redis("GET", "here")).rows == [{"value": "1"}]
 
 
-async def test_a_cancelled_call_stops_waiting_on_the_server(redis: Server, database: Asking) -> None:
-    """A command that blocks takes nothing any more once its caller has gone."""
-    async with opened(redis, pool_size=1) as single:
-        call = asyncio.create_task(single.redis("BLPOP", "queue", "0"))
-        await eventually(lambda: _blocked(database, 1))
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await eventually(lambda: _blocked(database, 0))
-        with pytest.raises(QueryTimedOut, match=r"longer than 0\.2 s"):
-            await single.redis("BLPOP", "queue", "0", timeout=0.2)
-        await eventually(lambda: _blocked(database, 0))
-        await database.redis("RPUSH", "queue", "still here")
-        assert (await single.redis("LPOP", "queue")).rows == [{"value": "still here"}]
-
-
 async def test_what_is_no_unicode_is_a_failure_like_any_other(redis: Server) -> None:
     """Nothing of it is sent, and the connection's place is free again."""
     async with opened(redis, pool_size=1) as single:

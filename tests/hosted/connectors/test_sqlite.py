@@ -110,14 +110,6 @@ async def test_a_transaction_left_open_is_rolled_back(database: Asking) -> None:
     assert (await database.sql("SELECT name FROM people")).rows == [{"name": "Ada"}]
 
 
-async def test_a_statement_that_takes_too_long_is_interrupted(file: Path) -> None:
-    """A timeout frees the connection: the only one answers the next statement."""
-    async with opened_at("sqlite", str(file), pool_size=1) as single:
-        with pytest.raises(QueryTimedOut, match=r"longer than 0\.1 s"):
-            await single.sql(ENDLESS, timeout=0.1)
-        assert (await single.sql("SELECT 1 AS one", timeout=2)).rows == [{"one": 1}]
-
-
 async def test_a_cancelled_call_is_interrupted(file: Path) -> None:
     """Whoever stops waiting stops the thread's work as well, whenever that is."""
     async with opened_at("sqlite", str(file), pool_size=1) as single:

@@ -19,10 +19,9 @@ from adapter.hosted.scripts.processes import ProcessOutput
 from adapter.hosted.scripts.references import ScriptFailed, ScriptInvalid, ScriptTimedOut
 from adapter.hosted.scripts.scripts import Scripts
 from adapter.hosted.scripts.subprocesses import Confinement, Starts
-from adapter.pipeline.call import Code, PlannedCall
-from adapter.pipeline.failures import Outcome
+from adapter.pipeline.call import Code
 from adapter.rules.results.outcomes import Result, ToolUserError
-from tests.hosted.serving import ERAS, LOG, front, hosted, text, tool
+from tests.hosted.serving import LOG
 
 Load = Callable[..., Code]
 PAYLOAD = {"inputs": {"city": "Köln"}, "tool": "weather"}
@@ -225,50 +224,6 @@ async def test_limits_hold(load: Load, source: str, said: str, confined: dict[st
 
 
 # --- the end ------------------------------------------------------------------------------------------------------
-
-_FAMILY = """#!/bin/sh
-sleep 600 &
-echo $! > child.tmp; mv child.tmp child
-echo $$ > self.tmp; mv self.tmp self
-wait
-"""
-
-
-@pytest.mark.parametrize("how", ["timeout", "cancel"])
-async def test_a_script_that_is_given_up_is_killed_with_all_it_started(
-    load: Load, tmp_path: Path, how: str
-) -> None:
-    """Its own process and its children are gone when the call has ended."""
-    call = asyncio.ensure_future(
-        called(load(_FAMILY, "script.sh"), timeout=3.0 if how == "timeout" else None)
-    )
-    pids = [await written(tmp_path / name) for name in ("self", "child")]
-    if how == "cancel":
-        call.cancel()
-    await asyncio.wait((call,))
-    if how == "timeout":
-        assert isinstance(call.exception(), ScriptTimedOut)
-    else:
-        assert call.cancelled()
-    assert all([await gone(pid) for pid in pids])
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_client_that_gives_up_ends_the_process(load: Load, tmp_path: Path, era: str) -> None:
-    """From the SDK's client through the adapter to the script and all that it started."""
-    script = load(_FAMILY, "script.sh")
-
-    async def run(call: PlannedCall) -> Outcome:
-        return text(str(await script.call(call.arguments, None, None)))
-
-    async with (
-        front(hosted([tool("slow", run)]), tmp_path / "state") as adapter,
-        adapter.client(era) as client,
-    ):
-        call = asyncio.ensure_future(client.call_tool("slow", {}))
-        pids = [await written(tmp_path / name) for name in ("self", "child")]
-        call.cancel()
-        assert all([await gone(pid) for pid in pids])
 
 
 async def test_what_a_script_leaves_behind_is_killed_when_it_ends(load: Load, tmp_path: Path) -> None:

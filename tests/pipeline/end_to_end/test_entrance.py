@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -96,12 +95,3 @@ async def test_h32_one_endpoint_serves_post_get_and_delete(tmp_path: Path) -> No
         assert head.status == 200
         head, _ = await speaker.raw.request("POST", speaker.request("tools/list", {})[1])
         assert head.status == 404
-
-
-async def test_h32_there_is_a_sign_of_life(tmp_path: Path) -> None:
-    """``/livez`` says that the process lives, and asks neither databases nor upstreams."""
-    async with shop(tmp_path) as front, RawClient(front.port) as client:
-        head, body = await client.request("GET", path="/livez")
-        assert head.status == 200 and json.loads(body) == {"status": "alive"}
-        head, _ = await client.request("POST", b"{}", path="/livez")
-        assert head.status == 405

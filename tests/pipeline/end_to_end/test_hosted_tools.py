@@ -100,29 +100,12 @@ def shop(place: Path, settings: str = SETTINGS) -> AbstractAsyncContextManager[L
     return living(place, settings, scripts={"work": WORK})
 
 
-async def test_h5_a_script_gets_inputs_and_tool_and_its_return_is_the_result(place: Path) -> None:
+async def test_h5_h11_a_script_gets_inputs_and_tool_and_its_return_is_the_result(place: Path) -> None:
     """The inputs are those after the mapper, and what the handler returns is what the output mapper gets."""
     async with shop(place) as front:
         answer = await front.call("billing-pay", {"n": "7"})
         handled = {"inputs": {"n": 7, "more": "billing-pay"}, "tool": "billing-pay"}
         assert answer.data == {"results": handled, "seen by": "billing-pay"}
-
-
-async def test_h11_scripts_are_told_the_tools_name(place: Path) -> None:
-    """The name that clients call, in mapper, handler and output mapper alike, whatever folder a script is in."""
-    async with shop(place) as front:
-        data = (await front.call("billing-pay", {})).data
-        assert {data["results"]["tool"], data["results"]["inputs"]["more"], data["seen by"]} == {
-            "billing-pay"
-        }
-
-
-async def test_h21_arguments_of_a_script_are_checked(place: Path) -> None:
-    """A script gets what is declared and nothing else; before it runs all that is wrong is told."""
-    async with shop(place) as front:
-        assert (await front.call("strict", {"n": 3.0})).data["inputs"] == {"n": 3}
-        for wrong in ({}, {"n": 3.9}, {"n": None}, {"n": 1, "m": 2}):
-            assert (await front.call("strict", wrong)).failure["stage"] == "validation"
 
 
 async def test_h17_what_a_script_waits_for_holds_up_nobody(place: Path) -> None:

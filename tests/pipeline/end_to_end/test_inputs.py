@@ -94,7 +94,7 @@ async def test_v5_arrays_and_objects_reach_a_script_as_they_were_sent(tmp_path: 
         assert (await speaker.call("whole", {"either": ["x"]})).data == {"n": 3, "either": ["x"]}
 
 
-async def test_v5_all_that_is_wrong_is_told_in_the_golden_form(tmp_path: Path) -> None:
+async def test_h21_v5_all_that_is_wrong_is_told_in_the_golden_form(tmp_path: Path) -> None:
     """By its place, with what was sent."""
     sent = {"tags": ["a", 1], "age": 151, "email": "ann", "lines": [{"count": 0}], "hack": True}
     async with shop(tmp_path) as front:

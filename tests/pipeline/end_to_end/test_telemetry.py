@@ -228,16 +228,3 @@ async def test_h36_telemetry_is_off_unless_the_settings_turn_it_on(
                 await front.call("find", {"q": "x"}, path="/mcp/shop")
             assert bool(collector.spans()) is expected
         assert collector.resources()[0]["service.name"] == "mine"
-
-
-async def test_h36_the_log_is_shipped_where_that_is_asked_for(tmp_path: Path) -> None:
-    """With ``telemetry.emit_logs`` a line of the log reaches the collector, without what a script's error gave away."""
-    async with http_collector() as collector:
-        settings = SETTINGS.replace("enabled: true,", "enabled: true, emit_logs: true,", 1)
-        environ = {"COLLECTOR": collector.url, "UPSTREAM": "http://127.0.0.1:9/mcp"}
-        said = {"telemetry.logs_endpoint": collector.url}
-        async with living(tmp_path, settings, environ, scripts={"code": CODE}, said=said) as front:
-            assert (await front.call("broken", path="/mcp/shop")).failure["stage"] == "handler"
-    (line,) = [line for line in collector.lines() if line.body.string_value == "a script failed"]
-    assert values(line.attributes)["tool"] == "broken"
-    assert b"hunter2" not in everything(collector)

@@ -15,7 +15,6 @@ from adapter.rules.presenters import ui
 from adapter.rules.results.outcomes import (
     NOTHING,
     Result,
-    ToolUserError,
     as_result,
     as_rows,
     error,
@@ -205,23 +204,7 @@ def test_required_names_the_field() -> None:
     )
 
 
-def test_w9_a_user_error_keeps_its_text() -> None:
-    """What is written for callers is an exception with that very text."""
-    assert str(ToolUserError("Your card\nis expired")) == "Your card\nis expired"
-
-
 # --- progress and payloads ------------------------------------------------------------------------------------
-
-
-def test_v7_progress_is_a_notification_out_of_a_hundred() -> None:
-    """The params carry the caller's token; a message only if there is one."""
-    assert progress(40, "half").params("t") == {
-        "progressToken": "t",
-        "progress": 40,
-        "total": 100,
-        "message": "half",
-    }
-    assert "message" not in progress(100).params(7)
 
 
 @pytest.mark.parametrize("percent", [-1, 101, float("nan")])

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from adapter.rules.results import refusals
-from adapter.rules.results.outcomes import validation_error_text
 from adapter.rules.results.refusals import Issue
 from adapter.rules.schema.checker import MOST_FAULTS, compile_schema
 from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid
@@ -53,19 +52,6 @@ def sentence(schema: dict[str, Any], arguments: Any, **more: bool) -> str:
 
 
 # --- for models ---------------------------------------------------------------------------------------------------
-
-
-def test_v5_a_missing_and_an_unknown_field_are_worded_as_the_golden_text() -> None:
-    """The members that are unknown come last, whatever the schema says first."""
-    schema = {"additionalProperties": False, **USER}
-    assert validation_error_text("users/create", texts(schema, {"hack": 1})) == (
-        '<validation_error action="users/create">\n'
-        '<field name="email">Required You sent: (missing). Expected type: string.</field>\n'
-        "<field name=\"(root)\">Unrecognized key(s) in object: 'hack' You sent: (missing). "
-        "Remove or correct unrecognized fields: 'hack'. Check for typos.</field>\n"
-        "<recovery>Fix the fields above and call the tool again. Do not explain the error.</recovery>\n"
-        "</validation_error>"
-    )
 
 
 def test_v5_all_issues_are_told_at_once_with_their_paths() -> None:
@@ -207,35 +193,6 @@ def test_strict_does_not_make_empty_what_asks_for_members() -> None:
 # --- schemas of strangers -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("schema", "said"),
-    [
-        ({"type": "nosuch"}, 'The schema is invalid at type: "nosuch" is not valid'),
-        ({"properties": {"a": {"minLength": -1}}}, "The schema is invalid at properties.a.minLength"),
-        ({"required": "a"}, "The schema is invalid at required"),
-        ({"$schema": 7}, "The schema"),
-    ],
-)
-def test_a_schema_that_does_not_compile_is_refused_with_a_reason(schema: dict[str, Any], said: str) -> None:
-    """Before any call is made."""
-    with pytest.raises(SchemaInvalid) as refused:
-        compile_schema(schema)
-    assert str(refused.value).startswith(said)
-
-
-def test_references_within_the_schema_are_followed() -> None:
-    """And each error is still told where the value is."""
-    schema = {"properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}
-    assert [issue.path for issue in issues(schema, {"a": "x"})] == [("a",)]
-
-
-def test_an_older_draft_that_is_named_is_used() -> None:
-    """In draft 4 ``exclusiveMinimum`` is no number."""
-    old = {"$schema": "http://json-schema.org/draft-04/schema#", "properties": {"n": {"minimum": 1}}}
-    old["properties"]["n"]["exclusiveMinimum"] = True  # type: ignore[index]  # a literal of two kinds of values
-    assert [error["keyword"] for error in errors(old, {"n": 1})] == ["exclusiveMinimum"]
-
-
 def test_an_unknown_draft_is_the_newest() -> None:
     """Without a warning."""
     with warnings.catch_warnings():
@@ -257,23 +214,6 @@ def test_no_more_faults_are_told_than_help() -> None:
     """A thousand wrong items are told as a hundred."""
     schema = {"properties": {"a": {"items": {"type": "string"}}}}
     assert len(compile_schema(schema).judged({"a": list(range(1000))}).faults) == MOST_FAULTS
-
-
-# --- patterns -----------------------------------------------------------------------------------------------------
-
-
-def test_patterns_of_members_work_as_the_schema_says() -> None:
-    """What matches is checked by its own schema, what does not is additional."""
-    schema = {"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}
-    assert [error["keyword"] for error in errors(schema, {"x-a": 1, "y": 1})] == [
-        "type",
-        "additionalProperties",
-    ]
-    some = {"properties": {"a": {}}, "additionalProperties": {"type": "integer"}}
-    assert errors(some, {"a": "x", "b": "x"})[0]["path"] == "/b"
-    assert errors({"properties": {"a": {"pattern": "^x"}}}, {"a": "y"})[0]["message"] == (
-        '"y" does not match "^x"'
-    )
 
 
 # --- properties ---------------------------------------------------------------------------------------------------
@@ -411,18 +351,11 @@ def test_whoever_wrote_it_reads_where_it_is_wrong(schema: dict[str, Any], said: 
     assert str(refused.value).startswith(f"The schema is invalid {said}")
 
 
-@pytest.mark.parametrize("schema", ["text", None, 7, [], [{}]])
+@pytest.mark.parametrize("schema", ["text", None, 7, [], [{}], {"$schema": 7}])
 def test_a_schema_is_an_object(schema: Any) -> None:
     """Or a boolean, which no tool has."""
     with pytest.raises(SchemaInvalid):
         compile_schema(schema)
-
-
-def test_a_checker_says_what_it_is() -> None:
-    """For whoever looks at it while something is wrong."""
-    checker = compile_schema({"patternProperties": {"c": {}}, "not": {"pattern": "b"}}, strict=True)
-    assert repr(checker) == "<Checker of any members>"
-    assert repr(compile_schema({"properties": {"a": {}}}, strict=True)) == "<Checker of 1 members>"
 
 
 @pytest.mark.parametrize("odd", ["\ud800", {"\ud800": 1}, 2**100, 1e999, -1e999, [None, "Infinity", 1e999]])
@@ -438,12 +371,6 @@ def test_what_is_odd_json_is_judged_as_what_it_is(odd: Any) -> None:
 def test_of_a_number_beyond_all_floats_nobody_says_that_it_is_small() -> None:
     """What it was is not known, but that it is large."""
     assert compile_schema({"minimum": 10**300}).judged(float("inf")).faults == []
-
-
-def test_additional_members_are_told_up_to_a_hundred() -> None:
-    """As everything else."""
-    schema = {"additionalProperties": {"type": "string"}}
-    assert len(compile_schema(schema).judged({str(n): n for n in range(200)}).faults) == 100
 
 
 def test_what_a_pattern_that_is_not_judged_may_speak_of_is_not_unknown() -> None:

@@ -16,7 +16,6 @@ from adapter.rules.statements.statements import (
     SubstitutionFailed,
     bind,
     compile_statement,
-    reads,
 )
 
 INPUTS = {
@@ -208,4 +207,4 @@ def test_w6_reading_commands_are_known() -> None:
         ('{"delete":"u","deletes":[]}', False),
     ):
         statement = compile_statement(f'{{"command":{command}}}', "mongodb", INPUTS, ENV.get)
-        assert reads(statement) is expected
+        assert statement.reads is expected

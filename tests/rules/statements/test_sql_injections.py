@@ -16,45 +16,13 @@ from hypothesis import strategies as st
 from adapter.rules.statements.sql import DIALECTS as LEXED
 from adapter.rules.statements.sql import tokens
 from adapter.rules.statements.statements import StatementRefused, SubstitutionFailed, bind, compile_statement
+from tests.hosted.injections import FAMILIES
 from tests.rules.sql_statements import DIALECTS, ENV, INPUTS, Sql, bound
 
-INJECTIONS = (
-    "' OR '1'='1",
-    "' OR 1=1 -- ",
-    "' OR 1=1#",
-    "'; DROP TABLE users; --",
-    "1; DROP TABLE users",
-    "1 OR 1=1",
-    "1) OR (1=1",
-    "' UNION SELECT email, name FROM users --",
-    "' UNION ALL SELECT NULL,NULL,NULL,CONCAT(0x71,0x71)-- -",
-    "x' AND EXTRACTVALUE(1,CONCAT(0x5c,(SELECT 1))) AND 'a'='a",
-    "' AND SLEEP(5) AND '1'='1",
-    "'||(SELECT pg_sleep(5))||'",
-    "$$; DROP TABLE users; $$",
-    "$1",
-    "%s",
-    "%(x)s",
-    "?",
-    ":x",
-    "\\",
-    "\\' OR 1=1 -- ",
-    "\\\\",
-    "''",
-    '"; DROP TABLE users; "',
-    "`",
-    "]",
-    "/*",
-    "*/ OR 1=1 /*",
-    "/*!50000 OR 1=1*/",
-    "\u2019 OR 1=1 --",
-    "\uff07 OR 1=1",
-    "\xbf' OR 1=1 -- ",
-    "\n; DROP TABLE users",
-    "{{ inputs.n }}",
-    "{{ inputs.col | ident }}",
-    "{{ env.SCHEMA }}",
-    "\U000f0000",
+INJECTIONS = tuple(
+    text
+    for family in ("always true", "stacked", "unions", "multibyte", "placeholders")
+    for text in FAMILIES[family]
 )
 
 
@@ -89,9 +57,7 @@ def test_w1_no_value_changes_the_text(dialect: Sql, template: str, value: str) -
     statement = compile_statement(template, dialect, INPUTS, ENV.get)
     result = bind(statement, {"q": value, "n": 1})
     assert result.text == statement.text
-    assert all(
-        value in str(each) for each, name in zip(result.values, statement.order, strict=True) if name == "q"
-    )
+    assert all(value in str(each) for each in result.values if each != 1)
 
 
 PLACES = (" {{ inputs.q }} ", "{{ inputs.q }}", "'{{ inputs.q }}'", "{{ inputs.col | ident }}", "{{")

@@ -14,7 +14,6 @@ from adapter.rules.statements.statements import (
     SubstitutionFailed,
     bind,
     compile_statement,
-    reads,
 )
 from tests.rules.sql_statements import DIALECTS, ENV, INPUTS, MARK, Sql, bound, refused
 
@@ -38,12 +37,11 @@ def test_w1_a_placeholder_inside_a_literal_is_a_bound_concatenation(dialect: Sql
     assert statement.values == ("%it's x/3%",)
 
 
-def test_w1_binds_are_numbered_and_named_in_their_order() -> None:
+def test_w1_binds_are_numbered_in_their_order() -> None:
     """PostgreSQL counts; an input that stands twice is bound twice."""
     template = "SELECT {{ inputs.n }}, '{{ inputs.q }}-{{ inputs.n }}', {{ inputs.user-id }}"
     statement = compile_statement(template, "postgres", INPUTS, ENV.get)
     assert (statement.kind, statement.text) == ("postgres", "SELECT $1, $2, $3")
-    assert statement.order == ("n", "q", "n", "user-id")
     assert bind(statement, {"n": 1, "q": "a", "user-id": 9}).values == (1, "a-1", 9)
 
 
@@ -222,7 +220,7 @@ def test_w6_only_what_reads_by_its_words_is_called_reading(template: str, expect
     """Words in quotes and comments do not count; where it cannot be told the answer is no."""
     for dialect in DIALECTS:
         statement = compile_statement(template, dialect, INPUTS, ENV.get)
-        assert reads(statement) is bind(statement, {"n": 1, "q": "x"}).reads is expected
+        assert statement.reads is expected
 
 
 # --- statements that are not compiled, because something in them cannot be bound ---------------------------------

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.calls.inputs import Input
-from adapter.rules.statements.statements import Bound, StatementRefused, bind, compile_statement, reads
+from adapter.rules.statements.statements import Bound, StatementRefused, bind, compile_statement
 
 INPUTS = {
     "k": Input("string"),
@@ -104,7 +104,7 @@ def test_h24_numbers_are_spelled_as_texts() -> None:
 def test_w6_reading_commands_are_known() -> None:
     """Only they may be cached."""
     for template, expected in (("get x", True), ("HGETALL x", True), ("SET x y", False), ("GETDEL x", False)):
-        assert reads(compile_statement(template, "redis", INPUTS, ENV.get)) is expected
+        assert compile_statement(template, "redis", INPUTS, ENV.get).reads is expected
 
 
 def test_textual_substitution_is_for_sql() -> None:

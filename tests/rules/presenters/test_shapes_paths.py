@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.access.redacted_values import censor_of, segments
-from adapter.rules.presenters.declared_paths import as_json_schema, unknown_name
-from adapter.rules.presenters.shapes import shape_of
+from adapter.rules.presenters.shapes import as_json_schema, shape_of, unknown_name
 
 SCHEMA = {
     "id": "int",
