@@ -21,8 +21,8 @@ from adapter.edge.http.access import Bases
 from adapter.edge.http.bodies import BodyLimits
 from adapter.edge.http.limits import Patience
 from adapter.edge.router import Front
+from adapter.oauth.port import TokenVerifier
 from adapter.relay.stages import StageTable
-from adapter.rules.access.token_claims import TokenVerifier
 from adapter.settings.root import Settings
 from adapter.state.port import Store, tell_all
 from adapter.state.watched import MeasuredStore, WatchedStore

@@ -19,9 +19,9 @@ from adapter.edge.http.request import Branch
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.public_documents import landing_page, metadata_branch
 from adapter.edge.router import ExchangeRecords, Front
+from adapter.oauth.port import TokenVerifier
 from adapter.rules.access.principals import DEFAULT_TOKEN, Principals
 from adapter.rules.access.resources import CONSOLE, ProtectedResource, metadata_paths, resources_below
-from adapter.rules.access.token_claims import TokenVerifier
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError

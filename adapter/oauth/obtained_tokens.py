@@ -7,11 +7,12 @@ import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import orjson
 
 from adapter.errors import CredentialsMissing, StoreUnavailable
+from adapter.oauth.port import Leases
 from adapter.rules.access.grants import Tokens
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.state.sealed_rows import SealedRows
@@ -46,20 +47,6 @@ LOOK = 0.1
 
 Obtain = Callable[[], Awaitable[Tokens]]
 """Asks for a token. Raises CredentialsMissing."""
-
-
-class RenewalLease(Protocol):
-    """The right to renew one grant, which one replica at a time has for some seconds."""
-
-    async def take(self) -> bool:
-        """Take it if it is free. Raises StoreUnavailable."""
-
-    async def release(self) -> None:
-        """Let the next one have it. Raises StoreUnavailable."""
-
-
-Leases = Callable[[str], RenewalLease]
-"""The lease of a name."""
 
 
 class KeptToken(NamedTuple):

@@ -16,6 +16,7 @@ from adapter.errors import AdapterError
 from adapter.oauth.client_authentication import proof_of, request_tokens
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.http import IssuerHttp
+from adapter.oauth.port import TokenVerifier
 from adapter.rules.access.access_rules import claim_of
 from adapter.rules.access.authorization_servers import IssuerMetadata
 from adapter.rules.access.browser_sessions import BrowserSession
@@ -28,7 +29,6 @@ from adapter.rules.access.grants import (
     issuer_agrees,
 )
 from adapter.rules.access.resources import ProtectedResource, refusal_of
-from adapter.rules.access.token_claims import TokenVerifier
 from adapter.settings.auth import OAuthIssuer
 from adapter.settings.console import ConsoleOAuth
 from adapter.state.port import ABSENT, Conflict, Store, delete_overdue

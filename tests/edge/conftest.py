@@ -14,8 +14,8 @@ import pytest
 from adapter.app import App, build, running
 from adapter.edge.http.bodies import BodyLimits
 from adapter.edge.http.limits import Patience
+from adapter.oauth.port import TokenVerifier
 from adapter.relay.stages import StageTable
-from adapter.rules.access.token_claims import TokenVerifier
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from tests.edge.raw import Exchange, RawClient, RawUpstream, Script, result

@@ -25,7 +25,7 @@ from adapter.oauth.introspection import (
     REFUSAL_WINDOW,
     Refusals,
 )
-from adapter.rules.access.token_claims import TokenVerifier
+from adapter.oauth.port import TokenVerifier
 from adapter.settings.auth import OAuth
 from tests.oauth.authorization_server import INTROSPECTION, Answer, AuthorizationServer
 from tests.pipeline.issuer import NOW, Clock, rsa_key, token

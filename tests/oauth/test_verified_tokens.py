@@ -9,6 +9,7 @@ import structlog
 
 from adapter.app.access.oauth_callers import Clocks, build_verifier
 from adapter.errors import Unauthorized
+from adapter.oauth.port import TokenVerifier
 from adapter.oauth.verified_tokens import (
     LONGEST_TOKEN,
     MOST_BYTES,
@@ -18,7 +19,7 @@ from adapter.oauth.verified_tokens import (
     VerifiedTokens,
 )
 from adapter.pipeline.key_set import SigningKey
-from adapter.rules.access.token_claims import TokenVerifier, VerifiedToken
+from adapter.rules.access.token_claims import VerifiedToken
 from adapter.settings.auth import OAuth
 from tests.oauth.authorization_server import KEYS, AuthorizationServer, authorization_server
 from tests.pipeline.issuer import NOW, Clock, jwk, rsa_key

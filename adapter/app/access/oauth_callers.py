@@ -22,6 +22,7 @@ from adapter.oauth.grants.issuer_finder import PREFIX as GRANTS
 from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.introspection import OpaqueTokens
 from adapter.oauth.issuer import LIFE, Issuer, IssuerTrust, fetch_keys
+from adapter.oauth.port import TokenVerifier
 from adapter.oauth.sign_in import SignIn, SignInConfig
 from adapter.oauth.verified_tokens import VerifiedTokens
 from adapter.pipeline.key_set import KeySet
@@ -29,7 +30,6 @@ from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.scopes import kept_secret
 from adapter.rules.access.browser_sessions import RoleRules
 from adapter.rules.access.resources import CONSOLE, resources_below
-from adapter.rules.access.token_claims import TokenVerifier
 from adapter.settings.auth import OAuth
 from adapter.settings.console import ConsoleOAuth, console_issuer
 from adapter.settings.root import Settings

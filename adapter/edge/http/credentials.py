@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.edge.http.request import Fields
 from adapter.errors import ConsoleRefused, InsufficientScope, Unauthorized
+from adapter.oauth.port import TokenVerifier
 from adapter.rules.access.browser_sessions import TAB_FIELD, RoleRules, is_own_page
 from adapter.rules.access.principals import Identity
 from adapter.rules.access.resources import ProtectedResource, challenge, refusal_of
-from adapter.rules.access.token_claims import TokenVerifier, VerifiedToken, digest_of
+from adapter.rules.access.token_claims import VerifiedToken, digest_of
 
 if TYPE_CHECKING:
     from adapter.oauth.browser_sessions import BrowserSessions

@@ -14,7 +14,7 @@ from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
 from adapter.oauth.client_authentication import proof_of, request_revocation, request_tokens
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_store import GrantStore, KeptGrant, ListedGrant, key_of
-from adapter.oauth.obtained_tokens import Leases
+from adapter.oauth.port import Leases
 from adapter.rules.access.grants import Grant, GrantRefused, OAuthClient, Tokens
 from adapter.state.port import STORE_ONLY, Conflict
 

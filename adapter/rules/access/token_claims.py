@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
 from adapter.wire.envelope import parse
@@ -140,19 +140,6 @@ class VerifiedToken(NamedTuple):
     expires: float
     audience: str | None = None
     required_scopes: tuple[str, ...] = ()
-
-
-class TokenVerifier(Protocol):
-    """Checks access tokens; each only once until it expires."""
-
-    def known(self, token: str) -> VerifiedToken | None:
-        """The token, if it was verified before and has not expired."""
-
-    def recall(self, digest: bytes) -> VerifiedToken | None:
-        """As ``known``, for the SHA-256 of a token: to find that takes longer than the look into a table."""
-
-    async def verify(self, token: str) -> VerifiedToken:
-        """Check a token, asking its issuer where necessary. Raises Unauthorized, with a sentence that tells why."""
 
 
 # --- policies of auth plugins -----------------------------------------------------------------------------------
