@@ -16,7 +16,6 @@ from adapter.app.pipeline import Materials, PlanCompiler
 from adapter.app.user_code import CodeLoader
 from adapter.errors import AdapterError
 from adapter.hosted.scripts.scripts import Scripts
-from adapter.oauth.http import IssuerHttp
 from adapter.pipeline.auth_stage import Plugins
 from adapter.pipeline.failures import AuthRefused, CallRefused, StageFailed
 from adapter.pipeline.presenters import PresentersInvalid
@@ -35,6 +34,7 @@ from adapter.rules.text.expressions import GlobInvalid
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.telemetry import TelemetryMissing, require_telemetry
+from adapter.upstream.outgoing import IssuerHttp
 
 _REFUSALS = (
     StageFailed,

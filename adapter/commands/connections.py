@@ -179,9 +179,9 @@ async def reach_issuers(oauth: OAuth | None) -> Sequence[Reached]:
 async def _keys(entry: OAuthIssuer) -> str:
     # Late: the library of keys is for those who have issuers.
     from adapter.oauth.discovery import Discovery
-    from adapter.oauth.http import IssuerHttp
     from adapter.oauth.issuer import fetch_keys
     from adapter.pipeline.key_set import read_key_set
+    from adapter.upstream.outgoing import IssuerHttp
 
     http = IssuerHttp()
     document = await fetch_keys(http, Discovery(http), entry.jwks_url)(entry.issuer)
@@ -196,8 +196,8 @@ async def _keys(entry: OAuthIssuer) -> str:
 
 
 async def _introspection(settings: Introspection) -> str:
-    from adapter.oauth.http import IssuerHttp
     from adapter.oauth.introspection import introspected
+    from adapter.upstream.outgoing import IssuerHttp
 
     nobodys = secrets.token_urlsafe()
     answer, _ = await introspected(IssuerHttp(), settings, nobodys)

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from adapter.oauth.http import IssuerHttp
 from adapter.rules.access.grants import OAuthClient, Tokens, read_tokens
+from adapter.upstream.outgoing import IssuerHttp
 
 ASSERTION_LIFE = 60
 """Seconds for which an assertion is valid."""

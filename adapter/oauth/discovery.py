@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.oauth.http import IssuerHttp
 from adapter.rules.access.authorization_servers import (
     IssuerMetadata,
     read_metadata,
@@ -20,6 +19,7 @@ from adapter.rules.access.authorization_servers import (
     server_metadata_urls,
 )
 from adapter.rules.access.resources import republished
+from adapter.upstream.outgoing import IssuerHttp
 
 FRESH = 3600.0
 """Seconds for which metadata is used without asking again."""

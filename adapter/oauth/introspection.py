@@ -13,12 +13,12 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
 from adapter.oauth.client_authentication import basic_proof, post_form
-from adapter.oauth.http import IssuerHttp
 from adapter.oauth.issuer import IssuerTrust, refused
 from adapter.oauth.verified_tokens import Verification
 from adapter.rules.access.token_claims import digest_of, read_object
 from adapter.rules.last_used import LastUsed
 from adapter.settings.auth import Introspection
+from adapter.upstream.outgoing import IssuerHttp
 
 AT_ONCE = 16
 """Requests to the endpoint at one time."""

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
 from adapter.oauth.discovery import Discovery
-from adapter.oauth.http import IssuerHttp
 from adapter.oauth.verified_tokens import Verification
 from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.jwt import BadSignature, BadToken, Signatures, TokenHeader
@@ -24,6 +23,7 @@ from adapter.rules.access.token_claims import (
     untimely,
 )
 from adapter.settings.auth import OAuthIssuer
+from adapter.upstream.outgoing import IssuerHttp
 
 LIFE = KeyLife(fresh=600.0, lasting=86_400.0, pause=60.0, patience=1.0)
 """Keys are asked for every ten minutes, and for an unknown one at most once a minute. While the issuer does not answer

@@ -15,7 +15,6 @@ import orjson
 from adapter.errors import AdapterError
 from adapter.oauth.client_authentication import proof_of, request_tokens
 from adapter.oauth.discovery import Discovery
-from adapter.oauth.http import IssuerHttp
 from adapter.oauth.port import TokenVerifier
 from adapter.rules.access.access_rules import claim_of
 from adapter.rules.access.authorization_servers import IssuerMetadata
@@ -32,6 +31,7 @@ from adapter.rules.access.resources import ProtectedResource, refusal_of
 from adapter.settings.auth import OAuthIssuer
 from adapter.settings.console import ConsoleOAuth
 from adapter.state.port import ABSENT, Conflict, Store, delete_overdue
+from adapter.upstream.outgoing import IssuerHttp
 
 VALID = 600
 """Seconds for which a browser may be away at its authorization server."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from adapter.errors import AdapterError, CredentialsMissing
 from adapter.oauth.client_authentication import ClientProof, request_tokens
 from adapter.oauth.discovery import Discovery
-from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.obtained_tokens import ObtainedTokens
 from adapter.rules.access.grants import GrantRefused, Tokens
 from adapter.rules.access.principals import Caller, authorization_of, bearer, digest, name_of
 from adapter.settings.servers.upstream_auth import UpstreamAuth
+from adapter.upstream.outgoing import IssuerHttp, token_http
 
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 (a grant type of RFC 8693)
 

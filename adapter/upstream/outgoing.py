@@ -1,6 +1,6 @@
 """Outgoing HTTP requests that are not the relay's, on aiohttp's client: the few to issuers of keys and tokens.
 
-Import this module late: an adapter that makes no such request does without the library.
+An adapter that makes no such request does without the library.
 """
 
 from __future__ import annotations
@@ -8,68 +8,108 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-
-import aiohttp
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.rules.access.network_addresses import NetworkKind, network_kind
 from adapter.upstream.http import UpstreamAddress, connect_failure
 from adapter.upstream.port import unreachable
 
+if TYPE_CHECKING:
+    import aiohttp
+
+TIMEOUT = 5.0
+"""Seconds of a request, its connection and its answer together."""
+
+LARGEST = 1 << 20
+"""Bytes of an answer. Sets of keys may be as large; other documents are bounded by their values too."""
+
+TOKEN_TIMEOUT = 10.0
+"""Seconds of a request for tokens and what belongs to it: a token that was issued and not received may be lost."""
+
+LARGEST_TOKENS = 1 << 18
+"""Bytes of an answer to such a request: metadata and tokens have a few thousand."""
+
+FORM = "application/x-www-form-urlencoded"
+
 _CHUNK = 1 << 16
 
+_HEADERS = {
+    "Accept": "application/json, application/jwk-set+json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "mcp-file-adapter",
+}
 
-class OutgoingHttp:
-    """Requests of ``timeout`` seconds each, connection and answer together, whose answers have ``limit`` bytes at most.
+
+class IssuerHttp:
+    """Requests to authorization servers, of ``timeout`` seconds each, whose answers have ``limit`` bytes at most.
 
     Servers are known by the certificates that the system trusts. No redirect is followed, no cookie is kept, and no
-    proxy of the environment is used. The constructor reads files, which is work for a thread.
+    proxy of the environment is used.
 
-    ``near`` is the host of who named the URLs that are asked: connections to private addresses are then only made in
-    networks of the same kind as that host's own: it must not reach others through the adapter.
+    ``near`` is the host of the upstream that names the servers; None: the settings do. Connections to private addresses
+    are then only made in networks of the same kind as that host's own: it must not reach others through the adapter.
+
+    Every method raises UpstreamUnreachable; UpstreamSilent when it took too long; UpstreamBroken for what is no HTTP,
+    breaks off, or is too large; ValueError for what is no URL. None of their sentences holds the URL.
     """
 
-    def __init__(self, *, timeout: float, limit: int, near: str | None = None) -> None:
-        self._near = near
+    def __init__(self, *, timeout: float = TIMEOUT, limit: int = LARGEST, near: str | None = None) -> None:
         self._timeout = timeout
         self._limit = limit
-        self._tls = ssl.create_default_context()
+        self._near = near
+        self._loading: asyncio.Future[ssl.SSLContext] | None = None
 
-    async def get(self, url: str, headers: dict[str, str]) -> tuple[int, bytes]:
-        """Status and body of a document at ``url`` (http or https); the body is read for status 200 only.
-
-        Raises UpstreamUnreachable; UpstreamSilent when it took too long; UpstreamBroken for what is no HTTP, breaks
-        off, or is too large; ValueError for what is no such URL. None of their sentences holds the URL.
-        """
-        UpstreamAddress(url)
-        async with (
-            _translated(self._timeout),
-            await self._session() as session,
-            session.get(url, headers=headers, allow_redirects=False) as response,
-        ):
+    async def get(self, url: str) -> tuple[int, bytes]:
+        """Status and body of a document; the body is read for status 200 only."""
+        async with self._answer("GET", url, None, _HEADERS) as response:
             return response.status, await self._body(response) if response.status == 200 else b""
 
-    async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        """Status and body of the answer to a POST, whatever its status is. Raises as ``get``."""
-        UpstreamAddress(url)
-        async with (
-            _translated(self._timeout),
-            await self._session() as session,
-            session.post(url, data=body, headers=headers, allow_redirects=False) as response,
-        ):
+    async def post(
+        self, url: str, body: bytes, kind: str, headers: Mapping[str, str] = {}
+    ) -> tuple[int, bytes]:
+        """Status and body of the answer to a ``body`` of this media type, whatever the status is."""
+        fields = {**_HEADERS, "Content-Type": kind, **headers}
+        async with self._answer("POST", url, body, fields) as response:
             return response.status, await self._body(response)
 
-    async def _session(self) -> aiohttp.ClientSession:
+    async def form(
+        self, url: str, fields: Mapping[str, str], headers: Mapping[str, str] = {}
+    ) -> tuple[int, bytes]:
+        """Status and body of the answer to a form."""
+        return await self.post(url, urlencode(fields).encode(), FORM, headers)
+
+    async def document(self, url: str) -> bytes:
+        """The document at ``url``. Raises UpstreamBroken for any answer but 200 too."""
+        status, document = await self.get(url)
+        if status != 200:
+            raise UpstreamBroken(f"The answer has status {status} instead of the document.")
+        return document
+
+    @asynccontextmanager
+    async def _answer(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        UpstreamAddress(url)
+        tls = await self._loaded()
+        import aiohttp
+
         make = None if self._near is None else partial(_near_socket, await _kinds_of(self._near))
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self._tls, force_close=True, socket_factory=make),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=self._timeout),
-            auto_decompress=False,
-        )
+        async with (
+            _translated(self._timeout),
+            aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=tls, force_close=True, socket_factory=make),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=self._timeout),
+                auto_decompress=False,
+            ) as session,
+            session.request(method, url, data=body, headers=headers, allow_redirects=False) as response,
+        ):
+            yield response
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         body = bytearray()
@@ -78,6 +118,27 @@ class OutgoingHttp:
             if len(body) > self._limit:
                 raise UpstreamBroken(f"The document is larger than {self._limit} bytes.")
         return bytes(body)
+
+    async def _loaded(self) -> ssl.SSLContext:
+        if self._loading is None:
+            # In a thread: to load the library and to read the certificates takes longer than a call may wait.
+            self._loading = asyncio.ensure_future(asyncio.to_thread(_load))
+        try:
+            return await asyncio.shield(self._loading)
+        except Exception:
+            self._loading = None
+            raise
+
+
+def token_http(near: str | None = None) -> IssuerHttp:
+    """Requests for tokens, and for the metadata of who issues them; ``near`` as for IssuerHttp."""
+    return IssuerHttp(timeout=TOKEN_TIMEOUT, limit=LARGEST_TOKENS, near=near)
+
+
+def _load() -> ssl.SSLContext:
+    import aiohttp  # noqa: F401 (for those who ask)
+
+    return ssl.create_default_context()
 
 
 async def _kinds_of(host: str) -> Collection[NetworkKind]:
@@ -103,6 +164,8 @@ def _near_socket(kinds: Collection[NetworkKind], found: aiohttp.AddrInfoType) ->
 @asynccontextmanager
 async def _translated(timeout: float) -> AsyncIterator[None]:
     """Raise the catalogue's failures in place of the library's."""
+    import aiohttp
+
     try:
         yield
     except TimeoutError as error:

@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.oauth.discovery import FRESH, PAUSE, Discovery
-from adapter.oauth.http import LARGEST, IssuerHttp
+from adapter.upstream.outgoing import LARGEST, IssuerHttp
 from tests.oauth.authorization_server import (
     KEYS,
     OAUTH,

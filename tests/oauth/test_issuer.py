@@ -11,11 +11,11 @@ from structlog.testing import capture_logs
 
 from adapter.errors import IssuerUnavailable, Unauthorized
 from adapter.oauth.discovery import Discovery
-from adapter.oauth.http import IssuerHttp
 from adapter.oauth.issuer import LIFE, Issuer, IssuerTrust, fetch_keys
 from adapter.oauth.verified_tokens import Verification, VerifiedTokens
 from adapter.pipeline.key_set import KeySet
 from adapter.settings.auth import OAuthIssuer
+from adapter.upstream.outgoing import IssuerHttp
 from tests.oauth.authorization_server import KEYS, OAUTH, AuthorizationServer
 from tests.pipeline.issuer import NOW, Clock, PrivateKey, document, ec_key, jwk, rsa_key, token
 

@@ -10,13 +10,13 @@ import structlog
 
 from adapter.app.access.oauth_callers import Clocks, build_verifier
 from adapter.oauth.discovery import Discovery
-from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.sign_in import SESSION_SECONDS, USED, VALID, SignIn, SignInConfig, SignInFailed
 from adapter.rules.access.grants import challenge_of
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.auth import OAuth
 from adapter.settings.console import ConsoleOAuth
 from adapter.state.memory import MemoryStore
+from adapter.upstream.outgoing import IssuerHttp, token_http
 from tests.oauth.authorization_server import OAUTH, AuthorizationServer
 from tests.pipeline.issuer import NOW
 

@@ -396,19 +396,6 @@ async def test_a_store_that_is_not_open_says_so() -> None:
     assert not Path("never-made.sqlite3").exists()
 
 
-async def test_a_value_no_row_can_hold_fails_alone(path: Path) -> None:
-    """An argument that SQLite cannot store raises for its caller and spares the writes beside it."""
-    store = SqliteStore(path)
-    await store.open()
-    good, bad = await asyncio.gather(
-        store.put("sessions", "a", b""), store.put("sessions", "\udcff", b""), return_exceptions=True
-    )
-    assert isinstance(good, Row)
-    assert isinstance(bad, UnicodeEncodeError)
-    assert await store.count("sessions") == 1
-    await store.close()
-
-
 async def test_a_row_of_many_that_no_file_can_hold_takes_the_others_along(path: Path) -> None:
     """Rows that were written before it in the same call are undone, the call beside it is not."""
     store = SqliteStore(path)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from adapter.errors import UpstreamUnreachable
-from adapter.oauth.http import IssuerHttp
 from adapter.upstream.http import HttpUpstream
+from adapter.upstream.outgoing import IssuerHttp
 from tests.upstream.raw_peer import GET, OK, PATIENCE, POST, Site, body_of
 from tests.upstream.raw_peer import site as listening
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import struct
 import zlib
@@ -211,61 +210,3 @@ async def test_close_ends_what_is_under_way(upstream: HttpUpstream, site: Site) 
         await waiting
     with pytest.raises(UpstreamUnreachable):
         await upstream.send(POST, PATIENCE)
-
-
-def repeated(body: bytes, *, status: str = "200 OK", mark: str = "a") -> bytes:
-    """A whole answer whose head is the same from one to the next but for its length."""
-    return f"HTTP/1.1 {status}\r\nX-Mark: {mark}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
-
-
-@pytest.mark.parametrize(
-    ("answer", "status", "mark", "body"),
-    [
-        (repeated(b"another body"), 200, "a", b"another body"),
-        (repeated(b""), 200, "a", b""),
-        (repeated(b"{}", mark="b"), 200, "b", b"{}"),
-        (repeated(b"{}", status="404 Gone"), 404, "a", b"{}"),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" + repeated(b"{}"), 200, "a", b"{}"),
-    ],
-    ids=["another body", "none", "another field", "another status", "an interim answer before"],
-)
-@pytest.mark.parametrize("cut", [None, 20, -1])
-async def test_an_answer_like_the_last_ones_is_read_as_the_first(
-    upstream: HttpUpstream, site: Site, answer: bytes, status: int, mark: str, body: bytes, cut: int | None
-) -> None:
-    """A head that came before on this connection is taken for nothing but what it says."""
-    peer, sending = await begin(upstream, site)
-    for number in range(3):
-        if number:
-            sending = asyncio.create_task(upstream.send(POST, PATIENCE))
-            await peer.request()
-        await peer.says(repeated(b"%d" % number))
-        reply = await sending
-        assert (reply.status, reply.whole) == (200, b"%d" % number)
-    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
-    await peer.request()
-    await peer.says(answer[:cut])
-    if cut is not None:
-        await peer.says(answer[cut:])
-    reply = await sending
-    headers = [("X-Mark", mark), ("Content-Length", str(len(body)))]
-    assert (reply.status, reply.headers, await body_of(reply)) == (status, headers, body)
-
-
-async def test_bytes_behind_an_answer_like_the_last_ones_end_the_connection(
-    upstream: HttpUpstream, site: Site
-) -> None:
-    """An answer that nobody asked for is never taken for the next one's."""
-    peer, sending = await begin(upstream, site)
-    for number in range(4):
-        if number:
-            sending = asyncio.create_task(upstream.send(POST, PATIENCE))
-            await peer.request()
-        await peer.says(repeated(b"{}") * (1 + (number == 3)))
-        with contextlib.suppress(UpstreamBroken):
-            await sending
-    sending = asyncio.create_task(upstream.send(POST, PATIENCE))
-    other = await site.accept()
-    await other.request()
-    await other.says(repeated(b"own"))
-    assert (await sending).whole == b"own"

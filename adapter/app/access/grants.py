@@ -17,7 +17,6 @@ from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, GrantList
 from adapter.oauth.grants.grant_store import GrantStore
 from adapter.oauth.grants.issuer_finder import GrantConfig, IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
-from adapter.oauth.http import IssuerHttp, token_http
 from adapter.relay.call.grants import GrantAnswers, GrantGate
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.lease import Lease
@@ -27,6 +26,7 @@ from adapter.rules.calls.rounds import ASKING
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.upstream.authorized import AuthorizedUpstream, refusal_by
+from adapter.upstream.outgoing import IssuerHttp, token_http
 from adapter.upstream.port import Upstream
 from adapter.wire.envelope import dump
 

@@ -19,7 +19,6 @@ from adapter.edge.http.credentials import BrowserIdentities
 from adapter.oauth.browser_sessions import BrowserSessions
 from adapter.oauth.discovery import Discovery
 from adapter.oauth.grants.issuer_finder import PREFIX as GRANTS
-from adapter.oauth.http import IssuerHttp, token_http
 from adapter.oauth.introspection import OpaqueTokens
 from adapter.oauth.issuer import LIFE, Issuer, IssuerTrust, fetch_keys
 from adapter.oauth.port import TokenVerifier
@@ -33,6 +32,7 @@ from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.auth import OAuth
 from adapter.settings.console import ConsoleOAuth, console_issuer
 from adapter.settings.root import Settings
+from adapter.upstream.outgoing import IssuerHttp, token_http
 
 
 class Clocks(NamedTuple):

@@ -14,7 +14,6 @@ from adapter.app.state import sealed_rows
 from adapter.oauth import client_authentication
 from adapter.oauth.client_authentication import ClientProof, SignedProof, private_key
 from adapter.oauth.discovery import UpstreamMetadata
-from adapter.oauth.http import token_http
 from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
 from adapter.oauth.upstream_credentials import ObtainedCredentials, PassedCredentials
 from adapter.relay.lease import Lease
@@ -26,6 +25,7 @@ from adapter.settings.servers.server import ServerSettings
 from adapter.settings.servers.upstream_auth import UpstreamAuth
 from adapter.state.port import Store
 from adapter.upstream.authorized import AuthorizedUpstream, Refusal, challenged_by, passed_on, refusal_by
+from adapter.upstream.outgoing import token_http
 from adapter.upstream.port import Upstream
 
 LEAD = 15.0

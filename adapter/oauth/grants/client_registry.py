@@ -13,12 +13,12 @@ import orjson
 
 from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.issuer_finder import GrantConfig
-from adapter.oauth.http import IssuerHttp
 from adapter.rules.access.authorization_servers import ServerEndpoints
 from adapter.rules.access.grants import OAuthClient, client_metadata, read_registration
 from adapter.rules.access.network_addresses import is_loopback_host
 from adapter.state.port import ABSENT, Conflict
 from adapter.state.sealed_rows import SealedRows
+from adapter.upstream.outgoing import IssuerHttp
 
 TABLE = "oauth_clients"
 

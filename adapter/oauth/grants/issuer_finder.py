@@ -12,7 +12,6 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, AuthorizationFailed
 from adapter.oauth.discovery import Refreshed, find_metadata
-from adapter.oauth.http import IssuerHttp
 from adapter.rules.access.authorization_servers import (
     Challenge,
     ServerEndpoints,
@@ -24,6 +23,7 @@ from adapter.rules.access.authorization_servers import (
     server_endpoints,
 )
 from adapter.settings.servers.upstream_auth import UpstreamAuth
+from adapter.upstream.outgoing import IssuerHttp
 
 
 class GrantConfig(NamedTuple):

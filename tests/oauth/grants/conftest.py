@@ -17,13 +17,13 @@ from adapter.oauth.grants.grant_requests import GrantLinks
 from adapter.oauth.grants.grant_store import GrantStore
 from adapter.oauth.grants.issuer_finder import GrantConfig, IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
-from adapter.oauth.http import token_http
 from adapter.relay.lease import Lease
 from adapter.rules.access.principals import Caller
 from adapter.settings.servers.upstream_auth import UpstreamAuth
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.state.sealed_rows import SealedRows
+from adapter.upstream.outgoing import token_http
 from tests.oauth.grants.scripted_issuer import ScriptedIssuer, issuing
 from tests.pipeline.issuer import Clock
 

@@ -10,10 +10,10 @@ from pydantic import SecretStr
 from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.issuer_finder import GrantConfig
-from adapter.oauth.http import token_http
 from adapter.rules.access.authorization_servers import ServerEndpoints
 from adapter.rules.access.grants import OAuthClient
 from adapter.settings.servers.upstream_auth import UpstreamAuth
+from adapter.upstream.outgoing import token_http
 from tests.oauth.grants.conftest import Cluster, StartCluster
 
 AUTH = UpstreamAuth(type="authorization_code")

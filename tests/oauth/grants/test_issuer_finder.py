@@ -11,8 +11,8 @@ import structlog
 
 from adapter.errors import AuthorizationFailed, UpstreamUnreachable
 from adapter.oauth.grants.issuer_finder import FRESH, PAUSE, GrantConfig, IssuerFinder
-from adapter.oauth.http import IssuerHttp
 from adapter.settings.servers.upstream_auth import UpstreamAuth
+from adapter.upstream.outgoing import IssuerHttp
 from tests.pipeline.issuer import Clock
 
 UPSTREAM, ISSUER = "https://notes.example/mcp", "https://login.example"
