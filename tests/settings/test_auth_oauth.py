@@ -11,22 +11,17 @@ from adapter.pipeline.key_set import OF_PUBLIC_KEYS
 from adapter.settings.auth import ALGORITHMS
 from adapter.settings.cautions import cautions
 from adapter.settings.root import Settings
-from tests.settings.servers import test_stages as stages
+from tests.settings.loading import loaded, proxied, refusal
 
 LOGIN = "https://login.example"
 BASE = "https://tools.example"
 ENDPOINT = {"url": f"{LOGIN}/introspect", "client_id": "adapter", "client_secret": "s"}
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "config.yaml"
-
-
 def written(base: str | None = BASE, auth: dict[str, Any] | None = None, **oauth: Any) -> dict[str, Any]:
     """A file with one issuer, unless others are given."""
     section = {"issuers": [{"issuer": LOGIN}], **oauth}
-    return stages.proxied({}, core={"public_base_url": base, "auth": {"oauth": section, **(auth or {})}})
+    return proxied({}, core={"public_base_url": base, "auth": {"oauth": section, **(auth or {})}})
 
 
 def warnings(settings: Settings) -> list[str]:
@@ -35,7 +30,7 @@ def warnings(settings: Settings) -> list[str]:
 
 def test_an_issuer_is_all_that_is_needed(file: Path) -> None:
     """Tokens are for the mount that is called, and callers without one are refused from then on."""
-    settings = stages.loaded(file, written())
+    settings = loaded(file, written())
     auth = settings.core.auth
     assert auth.enabled
     assert auth.oauth is not None
@@ -48,8 +43,8 @@ def test_an_issuer_is_all_that_is_needed(file: Path) -> None:
 
 def test_it_can_be_switched_off_and_stand_beside_static_tokens(file: Path) -> None:
     """Only whoever says so switches it off."""
-    assert not stages.loaded(file, written(auth={"enabled": False})).core.auth.enabled
-    auth = stages.loaded(file, written(auth={"token": "0123456789abcdef"})).core.auth
+    assert not loaded(file, written(auth={"enabled": False})).core.auth.enabled
+    auth = loaded(file, written(auth={"token": "0123456789abcdef"})).core.auth
     assert auth.enabled
     assert auth.token is not None
 
@@ -57,7 +52,7 @@ def test_it_can_be_switched_off_and_stand_beside_static_tokens(file: Path) -> No
 def test_lists_may_come_as_one_text(file: Path) -> None:
     """As variables have them."""
     entry = {"issuer": LOGIN, "algorithms": "PS256, EdDSA", "required_scopes": "mcp, files"}
-    oauth = stages.loaded(file, written(issuers=[entry])).core.auth.oauth
+    oauth = loaded(file, written(issuers=[entry])).core.auth.oauth
     assert oauth is not None
     assert oauth.issuers[0].algorithms == ["PS256", "EdDSA"]
     assert oauth.issuers[0].required_scopes == ["mcp", "files"]
@@ -65,13 +60,13 @@ def test_lists_may_come_as_one_text(file: Path) -> None:
 
 def test_opaque_tokens_are_of_the_only_issuer_or_of_the_one_that_is_named(file: Path) -> None:
     """Their answers do not have to say it."""
-    oauth = stages.loaded(file, written(introspection=ENDPOINT)).core.auth.oauth
+    oauth = loaded(file, written(introspection=ENDPOINT)).core.auth.oauth
     assert oauth is not None
     assert oauth.introspected_issuer is oauth.issuers[0]
     assert oauth.introspection is not None
     assert oauth.introspection.cache_seconds == 60
     several = [{"issuer": LOGIN}, {"issuer": f"{LOGIN}/b"}]
-    oauth = stages.loaded(
+    oauth = loaded(
         file, written(issuers=several, introspection={**ENDPOINT, "issuer": f"{LOGIN}/b"})
     ).core.auth.oauth
     assert oauth is not None
@@ -81,7 +76,7 @@ def test_opaque_tokens_are_of_the_only_issuer_or_of_the_one_that_is_named(file: 
 @pytest.mark.parametrize("host", ["127.0.0.1:9", "localhost", "[::1]:9"])
 def test_this_machine_needs_no_tls(file: Path, host: str) -> None:
     """For tests, and for an issuer beside the adapter."""
-    oauth = stages.loaded(file, written(issuers=[{"issuer": f"http://{host}/realm"}])).core.auth.oauth
+    oauth = loaded(file, written(issuers=[{"issuer": f"http://{host}/realm"}])).core.auth.oauth
     assert oauth is not None
     assert oauth.issuers[0].issuer == f"http://{host}/realm"
 
@@ -112,7 +107,7 @@ def test_this_machine_needs_no_tls(file: Path, host: str) -> None:
 )
 def test_an_issuer_that_cannot_be_meant_is_refused(file: Path, entry: dict[str, Any], sentence: str) -> None:
     """The sentence says what to write instead."""
-    said = stages.refusal(file, written(issuers=[entry]))
+    said = refusal(file, written(issuers=[entry]))
     assert said.startswith("core.auth.oauth.issuers[0].")
     assert sentence in said
 
@@ -144,12 +139,12 @@ def test_an_issuer_that_cannot_be_meant_is_refused(file: Path, entry: dict[str, 
 )
 def test_a_section_that_cannot_be_meant_is_refused(file: Path, oauth: dict[str, Any], sentence: str) -> None:
     """As a whole, or in its introspection."""
-    assert sentence in stages.refusal(file, written(**oauth))
+    assert sentence in refusal(file, written(**oauth))
 
 
 def test_tokens_need_to_know_for_what_they_are(file: Path) -> None:
     """A URL out of the request's Host would be the choice of whoever sends the request."""
-    assert stages.refusal(file, written(None)) == (
+    assert refusal(file, written(None)) == (
         "core.public_base_url: is required with core.auth.oauth: tokens are issued for the URLs of the mounts, "
         "which begin with it"
     )
@@ -158,7 +153,7 @@ def test_tokens_need_to_know_for_what_they_are(file: Path) -> None:
 def test_what_is_easy_to_overlook_is_warned_of(file: Path) -> None:
     """Names that pass on to others, and tokens that everybody on the network can read."""
     entry = {"issuer": LOGIN, "principal_claim": "email"}
-    assert warnings(stages.loaded(file, written("http://tools.example", issuers=[entry]))) == [
+    assert warnings(loaded(file, written("http://tools.example", issuers=[entry]))) == [
         "core.public_base_url: begins with http://, so access tokens cross the network unencrypted: use https://",
         "core.auth.oauth.issuers[0].principal_claim: email can change, or pass to another person, who then owns "
         "the sessions and files: use sub unless your issuer promises otherwise",
@@ -172,5 +167,5 @@ def test_the_algorithms_are_those_that_keys_are_for() -> None:
 
 def test_the_secret_is_not_shown(file: Path) -> None:
     """Neither by a repr nor in a refusal."""
-    settings = stages.loaded(file, written(introspection={**ENDPOINT, "client_secret": "hidden"}))
+    settings = loaded(file, written(introspection={**ENDPOINT, "client_secret": "hidden"}))
     assert "hidden" not in repr(settings)

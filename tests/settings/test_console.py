@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.settings.servers.test_stages import loaded, proxied, refusal
+from tests.settings.loading import loaded, proxied, refusal
 
 TOKENS = {"auth": {"enabled": True, "tokens": [{"name": "ann", "token": "t"}]}}
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "config.yaml"
 
 
 def test_it_is_off_and_calls_nothing(file: Path) -> None:

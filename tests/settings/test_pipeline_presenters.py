@@ -9,12 +9,7 @@ import pytest
 
 from adapter.settings.pipeline import SuggestionSettings, names_code
 from adapter.settings.reference_page import masked, reference
-from tests.settings.servers.test_stages import loaded, proxied, refusal
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "config.yaml"
+from tests.settings.loading import loaded, proxied, refusal
 
 
 def test_nothing_is_presented_unless_it_is_said(file: Path) -> None:

@@ -9,27 +9,10 @@ import pytest
 
 from adapter.settings.file.load import SettingsError, load
 from adapter.settings.reference_page import reference
-from adapter.settings.root import Settings
+from tests.settings.loading import loaded, refusal
 
 SERVER = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp"}}
 ONE_SERVER = "servers: [{id: a, upstream: {url: 'http://127.0.0.1:1/mcp'}}]\n"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "config.yaml"
-
-
-def loaded(file: Path, text: str, environ: dict[str, str] | None = None, **flags: object) -> Settings:
-    file.write_text(text, encoding="utf-8")
-    overrides = {key.replace("__", "."): value for key, value in flags.items()}
-    return load(file, environ=environ or {}, overrides=overrides)
-
-
-def refusal(file: Path, text: str, environ: dict[str, str] | None = None, **flags: object) -> str:
-    with pytest.raises(SettingsError) as refused:
-        loaded(file, text, environ, **flags)
-    return str(refused.value)
 
 
 def server(body: str) -> str:

@@ -7,16 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.settings.file.load import SettingsError, load
-from adapter.settings.root import Settings
+from adapter.settings.file.load import SettingsError
+from tests.settings.loading import loaded
 from tests.test_cli import mcp_adapter
 
 CONNECTORS = "connectors: [{name: main, connector: sqlite, connection_string: 'a.db'}]\n"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "config.yaml"
 
 
 def hosting(tools: str, more: str = "", upstream: str = "") -> str:
@@ -24,11 +19,6 @@ def hosting(tools: str, more: str = "", upstream: str = "") -> str:
     return (
         f"{CONNECTORS}servers: [{{id: a, upstream: {{transport: hosted{upstream}}}, tools: {tools}{more}}}]\n"
     )
-
-
-def loaded(file: Path, text: str) -> Settings:
-    file.write_text(text, encoding="utf-8")
-    return load(file, environ={})
 
 
 def test_a_hosted_server_needs_no_address(file: Path) -> None:

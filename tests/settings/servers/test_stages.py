@@ -11,18 +11,13 @@ import yaml
 
 from adapter.settings.file.load import SettingsError, load
 from adapter.settings.reference_page import masked, reference
-from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 from adapter.settings.servers.stages import ToolStages
+from tests.settings.loading import loaded, proxied, refusal
 
 SCRIPT: dict[str, Any] = {"name": "s", "handler": "s.py"}
 STATEMENT: dict[str, Any] = {"name": "q", "use": "main", "statement": "SELECT 1"}
 MAIN = {"name": "main", "connector": "sqlite", "connection_string": "a.db"}
-
-
-def proxied(stages: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A file with one upstream whose tools have these stages."""
-    return {"servers": [{"id": "a", "upstream": {"url": "http://u/"}, "stages": stages}], **more}
 
 
 def hosted(*define: dict[str, Any], tools: Mapping[str, Any] = {}, **server: Any) -> dict[str, Any]:
@@ -34,22 +29,6 @@ def hosted(*define: dict[str, Any], tools: Mapping[str, Any] = {}, **server: Any
         **server,
     }
     return {"connectors": [MAIN], "servers": [entry]}
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "config.yaml"
-
-
-def loaded(file: Path, written: dict[str, Any], **environ: str) -> Settings:
-    file.write_text(yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
-    return load(file, environ=environ)
-
-
-def refusal(file: Path, written: dict[str, Any], **environ: str) -> str:
-    with pytest.raises(SettingsError) as refused:
-        loaded(file, written, **environ)
-    return str(refused.value)
 
 
 # --- what they hold -------------------------------------------------------------------------------------------
@@ -87,7 +66,7 @@ def test_all_stages_of_a_hosted_tool(file: Path) -> None:
         "state_sync": {"cache_control": "no-store", "invalidates": "users.*"},
         "errors": {"mode": "jsonrpc"},
     }
-    settings = loaded(file, hosted(tool) | {"presenters": {"user": {}}}, JWKS="https://id/keys")
+    settings = loaded(file, hosted(tool) | {"presenters": {"user": {}}}, {"JWKS": "https://id/keys"})
     (server,) = settings.servers
     (found,) = server.tools.define
     stages = server.stages_of(found)
@@ -321,9 +300,9 @@ def test_w3_a_policy_is_filled_in_at_load(file: Path) -> None:
     policy = {"value": "{{ env.KEY }}", "values": ["a-{{env.KEY}}", "${KEY}"], "leeway": 60}
     auth = {"auth": {"plugin": "api_key", "policy": policy}}
     filled = {"value": "k1", "values": ["a-k1", "k1"], "leeway": 60}
-    (server,) = loaded(file, proxied({"t": auth}), KEY="k1").servers
+    (server,) = loaded(file, proxied({"t": auth}), {"KEY": "k1"}).servers
     assert (found := server.stages_for("t").auth) is not None and found.policy == filled
-    (server,) = loaded(file, hosted(SCRIPT | auth), KEY="k1").servers
+    (server,) = loaded(file, hosted(SCRIPT | auth), {"KEY": "k1"}).servers
     assert (found := server.tools.define[0].auth) is not None and found.policy == filled
 
 
@@ -359,7 +338,7 @@ def test_w3_a_variable_that_is_not_set_is_no_start(file: Path) -> None:
 def test_w3_no_placeholder_stays(file: Path, value: object) -> None:
     """What is left of one, however deep, and also one that a variable held, is refused without being shown."""
     written = proxied({"t": {"auth": {"plugin": "api_key", "policy": {"value": value}}}})
-    said = refusal(file, written, NESTED="{{ env.KEY }}", KEY="s3cret")
+    said = refusal(file, written, {"NESTED": "{{ env.KEY }}", "KEY": "s3cret"})
     sentence = "value holds a placeholder that is neither ${NAME} nor {{ env.NAME }}"
     assert said == f"{STAGES}.auth.policy: {sentence}"
 

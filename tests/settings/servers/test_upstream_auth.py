@@ -10,15 +10,10 @@ import pytest
 from adapter.settings.cautions import cautions
 from adapter.settings.reference_page import masked
 from adapter.settings.servers.upstream_auth import KEYS, AuthType, UpstreamAuth
-from tests.settings.servers import test_stages as stages
+from tests.settings.loading import loaded, refusal
 
 OAUTH = {"oauth": {"issuers": [{"issuer": "https://login.example"}]}}
 CLIENT = {"token_endpoint": "https://login.example/token", "client_id": "a", "client_secret": "s3cret"}
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "config.yaml"
 
 
 def written(
@@ -31,9 +26,9 @@ def written(
 
 def test_nothing_is_sent_unless_it_is_said(file: Path) -> None:
     """A server without the section is as it was, and one may say so."""
-    (server,) = stages.loaded(file, {"servers": [{"id": "a", "upstream": {"url": "http://u/"}}]}).servers
+    (server,) = loaded(file, {"servers": [{"id": "a", "upstream": {"url": "http://u/"}}]}).servers
     assert (server.upstream.auth.type, server.upstream.auth.per_caller) == ("none", False)
-    stages.loaded(file, written({"type": "none"}))
+    loaded(file, written({"type": "none"}))
 
 
 def test_each_key_has_its_types() -> None:
@@ -54,14 +49,14 @@ def test_each_key_has_its_types() -> None:
 )
 def test_sections_that_are_complete(file: Path, auth: dict[str, Any]) -> None:
     """Both ways to the token endpoint, both places of the secret; http is for this machine."""
-    stages.loaded(file, written(auth))
+    loaded(file, written(auth))
 
 
 def test_a_private_key_is_enough_and_lies_beside_the_file(file: Path) -> None:
     """No word on the way of authentication is needed; the path is relative to the settings file."""
     section = {key: CLIENT[key] for key in ("token_endpoint", "client_id")}
     section |= {"type": "client_credentials", "private_key_file": "keys/a.pem"}
-    (server,) = stages.loaded(file, written(section)).servers
+    (server,) = loaded(file, written(section)).servers
     assert server.upstream.auth.method == "private_key_jwt"
     assert server.upstream.auth.private_key_file == file.parent / "keys/a.pem"
 
@@ -124,43 +119,43 @@ def test_sections_that_are_refused(
     file: Path, auth: dict[str, Any], upstream: dict[str, Any], sentence: str
 ) -> None:
     """Each sentence names the key and what to do."""
-    assert sentence in stages.refusal(file, written(auth, **upstream))
+    assert sentence in refusal(file, written(auth, **upstream))
 
 
 def test_clients_sign_in_with_one_server_only(file: Path) -> None:
     """The metadata of a mount name the adapter's authorization server or the upstream's, not both."""
     core = {"public_base_url": "https://tools.example", "auth": OAUTH}
-    told = stages.refusal(file, written({"type": "passthrough", "metadata": True}, core))
+    told = refusal(file, written({"type": "passthrough", "metadata": True}, core))
     assert "metadata: is not allowed with core.auth" in told
 
 
 def test_tokens_of_callers_are_exchanged_where_callers_have_any(file: Path) -> None:
     """With issuers that are trusted the type is complete, and each caller has a token of its own."""
     core = {"public_base_url": "https://tools.example", "auth": OAUTH}
-    (server,) = stages.loaded(file, written({"type": "token_exchange", **CLIENT}, core)).servers
+    (server,) = loaded(file, written({"type": "token_exchange", **CLIENT}, core)).servers
     assert server.upstream.auth.per_caller
 
 
 def test_passthrough_is_said_loudly(file: Path) -> None:
     """Whoever runs the upstream can act as the callers, and in plain http whoever listens."""
-    settings = stages.loaded(file, written({"type": "passthrough"}, url="http://up.example/mcp"))
+    settings = loaded(file, written({"type": "passthrough"}, url="http://up.example/mcp"))
     first, second = (str(each) for each in cautions(settings))
     assert (
         "servers[0].upstream.auth.type: passthrough sends the Authorization header of every caller" in first
     )
     assert "servers[0].upstream.url: begins with http://" in second
-    assert list(cautions(stages.loaded(file, written({"type": "client_credentials", **CLIENT})))) == []
+    assert list(cautions(loaded(file, written({"type": "client_credentials", **CLIENT})))) == []
 
 
 @pytest.mark.parametrize("key", ["upstream", "missing_id", "scope"])
 def test_callers_without_names_share_nothing_of_passthrough(file: Path, key: str) -> None:
     """Without core.auth all callers are one principal, so nothing may belong to the principal."""
     config = written({"type": "passthrough"}) | {"sessions": {key: "principal"}}
-    assert f"sessions.{key}: " in stages.refusal(file, config)
-    stages.loaded(file, config | {"core": {"auth": {"enabled": True, "token": "x" * 32}}})
+    assert f"sessions.{key}: " in refusal(file, config)
+    loaded(file, config | {"core": {"auth": {"enabled": True, "token": "x" * 32}}})
 
 
 def test_secrets_are_not_shown(file: Path) -> None:
     """Neither in the effective settings nor in a repr."""
-    settings = stages.loaded(file, written({"type": "client_credentials", **CLIENT}))
+    settings = loaded(file, written({"type": "client_credentials", **CLIENT}))
     assert "s3cret" not in str(masked(settings)) + repr(settings)
