@@ -123,7 +123,7 @@ class HostedTools:
     # --- connectors -------------------------------------------------------------------------------------------
 
     def _declare(self, declared: ConnectorSettings, place: str) -> None:
-        observing = self.planning.materials.observing
+        observing = self.planning.observing
         with self.planning.loading.judging(place, ConnectorFailed):
             options = {
                 name: self._filled(value) if isinstance(value, str) else value
@@ -264,10 +264,10 @@ class HostedTools:
         if vary is None:
             vary = ["identity"] if stages.auth is not None else []
         ttl = own.ttl or server.ttl
-        materials, differs = self.planning.materials, varying(vary)
-        if own.shared and (shared := materials.shared_results(entry)) is not None:
+        planning, differs = self.planning, varying(vary)
+        if own.shared and (shared := planning.shared_results(entry)) is not None:
             return ResultKeeper(shared, ttl, differs, self._digest(declared)), kept_for(ttl, vary)
-        return ResultKeeper(materials.cache_of(entry), ttl, differs), kept_for(ttl, vary)
+        return ResultKeeper(planning.cache_of(entry), ttl, differs), kept_for(ttl, vary)
 
     def _digest(self, declared: ToolSettings) -> str:
         """The digest of what a result rests on beside the call: replicas may run with other settings."""

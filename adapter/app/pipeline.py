@@ -75,8 +75,8 @@ UNKNOWN = Known(_unknown, _not_known, _not_known)
 
 
 @dataclass(slots=True)
-class Materials:
-    """The materials that plans are made of. Whatever cannot be made is noted as a problem of ``loading``."""
+class PlanCompiler:
+    """Compiles the plan of any tool. Whatever cannot be made is noted as a problem of ``loading``."""
 
     settings: Settings
     loading: CodeLoader
@@ -119,24 +119,80 @@ class Materials:
         except GlobInvalid:
             return self.sync
 
+    # --- plans ------------------------------------------------------------------------------------------------
+
+    def hosted(
+        self, entry: ServerSettings, tool: ToolSettings, inputs: DeclaredInputs, place: str
+    ) -> ToolPlan:
+        """Return the plan of a hosted tool. Problems are noted."""
+        return Steps(self, entry, tool.name, entry.stages_of(tool), place).hosted(tool, inputs)
+
+    def definition(
+        self, entry: ServerSettings, tool: ToolSettings, definition: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return a hosted tool's entry of ``tools/list`` with what its stages add."""
+        return self._decorated(entry, entry.stages_of(tool), definition)
+
+    def concerns(self, entry: ServerSettings) -> bool:
+        """Tell whether any tool of an upstream may have a plan, or a description that its server did not give."""
+        sync = self.sync
+        configured = entry.stages or sync.policies or sync.default is not None
+        return entry.upstream.kind.needs is not None and bool(configured)
+
+    def check(self, entry: ServerSettings, place: str) -> None:
+        """Compile the stages of every glob once, so that what is wrong with them is known at start."""
+        for glob, stages in entry.stages.items():
+            where = f"{place}.stages.{glob}"
+            if stages.limits.timeout is not None:
+                with self.loading.judging(f"{where}.limits.timeout", ValueError):
+                    raise ValueError(
+                        "is for hosted tools; tool_defaults.tool_call_timeout_seconds is for others: the stages "
+                        "around them have so long, and the upstream may be silent for so long"
+                    )
+            Steps(self, entry, glob, stages, where).proxied(UNKNOWN, doubtful=False)
+
+    def proxied(self, entry: ServerSettings, tool: str, known: Known) -> ToolPlan | None:
+        """Return the plan of an upstream's tool; None for a tool without stages."""
+        stages = entry.stages_for(tool)
+        doubtful = _doubtful(entry, tool)
+        if not stages.said and not doubtful and self.sync.policy_for(entry.id, tool) is None:
+            return None
+        return Steps(self, entry, tool, stages, "").proxied(known, doubtful=doubtful)
+
+    def decorate(self, entry: ServerSettings, definition: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a tool's entry of an upstream's list with what its stages add, which may be nothing."""
+        return self._decorated(entry, entry.stages_for(str(definition["name"])), definition)
+
+    def _decorated(
+        self, entry: ServerSettings, stages: ToolStages, definition: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        presenter = self.presenter_of(stages)
+        if presenter is not None or stages.mappers.output is not None:
+            # What leaves is another shape than the tool promises, and clients refuse what breaks a promise.
+            definition = {key: value for key, value in definition.items() if key != "outputSchema"}
+        if presenter is not None:
+            definition = definition_with_select(definition, presenter)
+        sync = self.sync_of(str(definition["name"]), stages)
+        return definition_with_cache_control(definition, sync, entry.id)
+
 
 class Steps:
     """The steps of one tool. ``place`` is where the settings speak of it, for problems."""
 
     def __init__(
-        self, materials: Materials, entry: ServerSettings, tool: str, stages: ToolStages, place: str
+        self, compiler: PlanCompiler, entry: ServerSettings, tool: str, stages: ToolStages, place: str
     ) -> None:
         self._structured = entry.upstream.kind.needs is not None
-        self._materials = materials
-        self._loading = materials.loading
+        self._compiler = compiler
+        self._loading = compiler.loading
         self._entry = entry
         self._tool = tool
         self._stages = stages
         self._place = place
-        self._presenter = materials.presenter_of(stages)
-        errors = materials.settings.errors_for(entry, stages)
+        self._presenter = compiler.presenter_of(stages)
+        errors = compiler.settings.errors_for(entry, stages)
         self._style = ErrorStyle(errors.mode, errors.expose)
-        self._log = materials.loading.log.bind(server=entry.id)
+        self._log = compiler.loading.log.bind(server=entry.id)
 
     def hosted(self, tool: ToolSettings, inputs: DeclaredInputs) -> ToolPlan:
         """Return the plan of a hosted tool, whose arguments are always checked."""
@@ -158,7 +214,7 @@ class Steps:
         return self._plan("proxied", steps)
 
     def _plan(self, kind: Kind, steps: list[Step]) -> ToolPlan:
-        egress, observing = self._stages.limits.egress, self._materials.observing
+        egress, observing = self._stages.limits.egress, self._compiler.observing
         return ToolPlan(
             self._tool, kind, steps, self._style, egress=egress, observing=observing, log=self._log
         )
@@ -180,7 +236,7 @@ class Steps:
     # --- slots ------------------------------------------------------------------------------------------------
 
     def _context(self) -> Iterator[Step]:
-        factory = self._materials.settings.context.factory
+        factory = self._compiler.settings.context.factory
         if factory is None:
             return
         with self._loading.judging("context.factory", ScriptInvalid):
@@ -203,13 +259,13 @@ class Steps:
 
     def _authenticator(self, plugin: str, policy: Mapping[str, Any]) -> Authenticator:
         if plugin in BUILT_IN:
-            return self._materials.plugins.built_in(plugin, policy)
+            return self._compiler.plugins.built_in(plugin, policy)
         return Custom(self._loading.function(plugin, least=1, most=2), policy)
 
     def _limits(self, serial: bool) -> Iterator[Step]:
         rate, concurrency = self._stages.limits.rate, self._stages.limits.concurrency
         if rate is not None:
-            key_of, shared = rate_key(rate.key), self._materials.shared
+            key_of, shared = rate_key(rate.key), self._compiler.shared
             counted: Rate
             if rate.shared and shared is not None:
                 limit = rate.max, rate.window
@@ -255,7 +311,7 @@ class Steps:
     def _validating(self, known: Known) -> Step:
         schema: Schema = known.schema if self._stages.validated else _unknown
         detail = "by the upstream's schema, strictly" if self._stages.validated else "takes _select"
-        run = ValidationStage(self._tool, schema, self._materials.checks, selects=self._selects)
+        run = ValidationStage(self._tool, schema, self._compiler.checks, selects=self._selects)
         return Step(Slot.VALIDATE, detail, run)
 
     def _middleware(self) -> Iterator[Step]:
@@ -286,8 +342,8 @@ class Steps:
         return Step(Slot.CACHE, kept_for(ttl, words), run)
 
     def _results(self, *, shared: bool) -> ResultFinder:
-        found = self._materials.shared_results(self._entry) if shared else None
-        return found or self._materials.cache_of(self._entry)
+        found = self._compiler.shared_results(self._entry) if shared else None
+        return found or self._compiler.cache_of(self._entry)
 
     def _presenting(self) -> Iterator[Step]:
         if self._presenter is None:
@@ -302,81 +358,16 @@ class Steps:
         yield Step(Slot.PRESENTER, self._presenter.name, run)
 
     def _state_sync(self) -> Iterator[Step]:
-        sync = self._materials.sync_of(self._tool, self._stages)
+        sync = self._compiler.sync_of(self._tool, self._stages)
         if not (sync.policies or sync.default is not None or self._stages.state_sync.said):
             return
-        observer, observe = self._materials.settings.state_sync.observer, None
+        observer, observe = self._compiler.settings.state_sync.observer, None
         if observer is not None:
             with self._loading.judging("state_sync.observer", ScriptInvalid):
                 observe = self._loading.function(observer, least=1, most=1)
-        listeners = Listeners(self._materials.purge, notify_client, observe)
+        listeners = Listeners(self._compiler.purge, notify_client, observe)
         run = StateSyncStage(self._entry.id, self._tool, sync, listeners, self._log)
         yield Step(Slot.STATE_SYNC, run.detail, run)
-
-
-@dataclass(slots=True)
-class PlanCompiler:
-    """Compiles the plan of any tool."""
-
-    materials: Materials
-
-    @property
-    def loading(self) -> CodeLoader:
-        return self.materials.loading
-
-    def hosted(
-        self, entry: ServerSettings, tool: ToolSettings, inputs: DeclaredInputs, place: str
-    ) -> ToolPlan:
-        """Return the plan of a hosted tool. Problems are noted."""
-        return Steps(self.materials, entry, tool.name, entry.stages_of(tool), place).hosted(tool, inputs)
-
-    def definition(
-        self, entry: ServerSettings, tool: ToolSettings, definition: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        """Return a hosted tool's entry of ``tools/list`` with what its stages add."""
-        return self._decorated(entry, entry.stages_of(tool), definition)
-
-    def concerns(self, entry: ServerSettings) -> bool:
-        """Tell whether any tool of an upstream may have a plan, or a description that its server did not give."""
-        sync = self.materials.sync
-        configured = entry.stages or sync.policies or sync.default is not None
-        return entry.upstream.kind.needs is not None and bool(configured)
-
-    def check(self, entry: ServerSettings, place: str) -> None:
-        """Compile the stages of every glob once, so that what is wrong with them is known at start."""
-        for glob, stages in entry.stages.items():
-            where = f"{place}.stages.{glob}"
-            if stages.limits.timeout is not None:
-                with self.loading.judging(f"{where}.limits.timeout", ValueError):
-                    raise ValueError(
-                        "is for hosted tools; tool_defaults.tool_call_timeout_seconds is for others: the stages "
-                        "around them have so long, and the upstream may be silent for so long"
-                    )
-            Steps(self.materials, entry, glob, stages, where).proxied(UNKNOWN, doubtful=False)
-
-    def proxied(self, entry: ServerSettings, tool: str, known: Known) -> ToolPlan | None:
-        """Return the plan of an upstream's tool; None for a tool without stages."""
-        stages = entry.stages_for(tool)
-        doubtful = _doubtful(entry, tool)
-        if not stages.said and not doubtful and self.materials.sync.policy_for(entry.id, tool) is None:
-            return None
-        return Steps(self.materials, entry, tool, stages, "").proxied(known, doubtful=doubtful)
-
-    def decorate(self, entry: ServerSettings, definition: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a tool's entry of an upstream's list with what its stages add, which may be nothing."""
-        return self._decorated(entry, entry.stages_for(str(definition["name"])), definition)
-
-    def _decorated(
-        self, entry: ServerSettings, stages: ToolStages, definition: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        presenter = self.materials.presenter_of(stages)
-        if presenter is not None or stages.mappers.output is not None:
-            # What leaves is another shape than the tool promises, and clients refuse what breaks a promise.
-            definition = {key: value for key, value in definition.items() if key != "outputSchema"}
-        if presenter is not None:
-            definition = definition_with_select(definition, presenter)
-        sync = self.materials.sync_of(str(definition["name"]), stages)
-        return definition_with_cache_control(definition, sync, entry.id)
 
 
 def _doubtful(entry: ServerSettings, tool: str) -> bool:

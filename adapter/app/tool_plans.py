@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter import log
 from adapter.app.base import Base, SharedChecks
 from adapter.app.hosted import HostedTools
-from adapter.app.pipeline import Materials, PlanCompiler
+from adapter.app.pipeline import PlanCompiler
 from adapter.app.user_code import CodeLoader
 from adapter.errors import AdapterError
 from adapter.hosted.scripts.scripts import Scripts
@@ -51,9 +51,12 @@ _REFUSALS = (
 class Compiled:
     """The compiled settings. ``loading`` has threads: its owner closes it, or leaves that to the hosting."""
 
-    loading: CodeLoader
     planning: PlanCompiler
     hosting: HostedTools
+
+    @property
+    def loading(self) -> CodeLoader:
+        return self.planning.loading
 
     def require(self) -> None:
         """Raise SettingsError with every problem, if there is one."""
@@ -61,7 +64,7 @@ class Compiled:
             self.loading.close()
             # What the settings say of all tools at once is wrong once, however many tools there are.
             problems = dict.fromkeys(self.loading.problems)
-            raise SettingsError(map(self.planning.materials.settings.traced, problems))
+            raise SettingsError(map(self.planning.settings.traced, problems))
 
 
 def compiled(
@@ -80,16 +83,14 @@ def compiled(
     checks = checks or SharedChecks(logger)
     loading = CodeLoader(settings.directory, logger, Scripts(logger, project=settings.directory))
     planning = PlanCompiler(
-        Materials(
-            settings,
-            loading,
-            Plugins(environ, IssuerHttp().document, logger),
-            _presenters(settings, loading),
-            _state_sync(settings, loading, logger),
-            checks.checks,
-            observing,
-            shared,
-        )
+        settings,
+        loading,
+        Plugins(environ, IssuerHttp().document, logger),
+        _presenters(settings, loading),
+        _state_sync(settings, loading, logger),
+        checks.checks,
+        observing,
+        shared,
     )
     hosting = HostedTools(settings, planning, logger, environ)
     for index, entry in enumerate(settings.servers):
@@ -99,7 +100,7 @@ def compiled(
         require_telemetry(settings.telemetry)
     except TelemetryMissing as missing:
         loading.problems.append(Problem(missing.setting, str(missing)))
-    compilation = Compiled(loading, planning, hosting)
+    compilation = Compiled(planning, hosting)
     compilation.require()
     return compilation
 

@@ -232,11 +232,11 @@ def _inspect(made: Compiled) -> None:
     """Check the databases. Raises SettingsError for missing files, and for statements that their database refuses."""
     problems = list(_problems(made))
     if problems:
-        raise SettingsError(map(made.planning.materials.settings.traced, problems))
+        raise SettingsError(map(made.planning.settings.traced, problems))
 
 
 def _problems(made: Compiled) -> Iterator[Problem]:
-    settings = made.planning.materials.settings
+    settings = made.planning.settings
     for index, connector in enumerate(settings.connectors):
         database = made.hosting.databases[connector.name]
         if not isinstance(database.connector, SqliteConnector):
