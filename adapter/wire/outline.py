@@ -112,14 +112,18 @@ def outline(doc: bytes, key: str, most: int) -> Piecewise[Outline | None]:
 
 def responds(doc: bytes, request_id: str | int | float | None) -> Piecewise[bool]:
     """As ``envelope.answers``, by the members of the message alone: its result may turn out to be no JSON."""
+    reader = Reader(doc)
+    spans: dict[str, Span] = {}
     try:
-        spans = yield from _members_of(doc)
+        yield from reader.space()
+        if byte(doc, reader.at) == OPEN_OBJECT:
+            yield from reader.members({}, spans)
     except _TooDeep:
         # Whoever looks into it says so.
         return True
     except ValueError:
         return False
-    if spans is None or "method" in spans:
+    if "method" in spans:
         return False
     start, end = spans.get("id", (0, 0))
     if end - start > LONGEST_ID:
@@ -128,16 +132,6 @@ def responds(doc: bytes, request_id: str | int | float | None) -> Piecewise[bool
     if end:
         members.append(b'"id":' + doc[start:end])
     return answers(b"{" + b",".join(members) + b"}", request_id)
-
-
-def _members_of(doc: bytes) -> Piecewise[dict[str, Span] | None]:
-    reader = Reader(doc)
-    spans: dict[str, Span] = {}
-    yield from reader.space()
-    if byte(doc, reader.at) != OPEN_OBJECT:
-        return None
-    yield from reader.members({}, spans)
-    return spans
 
 
 def member(doc: bytes, key: str) -> Piecewise[Span | None]:

@@ -237,32 +237,25 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 
 class Pieces:
-    """A ContentSource that gives these pieces, each at one time, with a pause behind each."""
+    """A ContentSource that gives these pieces, each at one time as far as there is room, with a pause behind each. Its
+    read of number ``fails`` fails."""
 
-    def __init__(self, pieces: list[bytes]) -> None:
-        self.pieces = pieces
+    def __init__(self, *pieces: bytes, fails: int = 0) -> None:
+        self.pieces = [*pieces]
+        self.fails = fails
+        self.reads = 0
         self.threads: set[int] = set()
 
     def read(self, block: bytearray, most: int) -> int:
         self.threads.add(get_ident())
-        piece = self.pieces.pop(0) if self.pieces else b""
-        assert len(piece) <= min(most, len(block))
-        block[: len(piece)] = piece
-        return len(piece)
-
-
-class Stream:
-    """A ContentSource of these bytes, as many at a time as there is room for."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.done = 0
-
-    def read(self, block: bytearray, most: int) -> int:
-        piece = self.data[self.done : self.done + min(most, len(block))]
-        block[: len(piece)] = piece
-        self.done += len(piece)
-        return len(piece)
+        self.reads += 1
+        if self.reads == self.fails:
+            raise OSError(errno.EIO, "cannot be read")
+        room, piece = min(most, len(block)), self.pieces.pop(0) if self.pieces else b""
+        if len(piece) > room:
+            self.pieces.insert(0, piece[room:])
+        block[: min(room, len(piece))] = piece[:room]
+        return min(room, len(piece))
 
 
 class Endless:
@@ -275,7 +268,7 @@ class Endless:
 async def test_fetched_bytes_come_behind_written_ones(shelf: Shelf) -> None:
     """Writing and fetching take turns in one file: its bytes, size, digest and beginning are in their order."""
     staging = shelf.stage()
-    source = Pieces([b"b" * 600, b"c" * 100_000, b"", b"e" * 300_000])
+    source = Pieces(b"b" * 600, b"c" * 100_000, b"", b"e" * 300_000)
     await staging.write(b"a" * 100)
     assert await staging.fill(source, 2 * MIB) == 100_600
     await staging.write(b"d" * 20_000)
@@ -295,7 +288,7 @@ async def test_a_large_file_is_fetched_in_order(shelf: Shelf) -> None:
     the file and its digest are the ones that came."""
     whole = b"".join(bytes([number]) * (300_000 + number) for number in range(80))
     staging = shelf.stage()
-    source = Stream(whole)
+    source = Pieces(whole)
     while await staging.fill(source, 16 * MIB):
         pass
     measure = await staging.finish()
@@ -317,30 +310,17 @@ async def test_fetching_on_a_full_disk_is_said_to_be_so(shelf: Shelf, root: Path
     """What was fetched and could not be written raises StorageFull, and is never taken for a whole file."""
     staging = shelf.stage()
     with no_file_larger_than(MIB), pytest.raises(StorageFull):
-        await staging.fill(Pieces([b"x" * (MIB // 2), b"y" * (MIB // 2), b"z"]), 4 * MIB)
+        await staging.fill(Pieces(b"x" * (MIB // 2), b"y" * (MIB // 2), b"z"), 4 * MIB)
     with pytest.raises(StorageFailed, match="completely"):
         await staging.finish()
     await staging.discard()
     assert not list(root.glob("staging/*/*"))
 
 
-class Failing:
-    """A ContentSource whose second read fails."""
-
-    def __init__(self) -> None:
-        self.reads = 0
-
-    def read(self, block: bytearray, most: int) -> int:
-        self.reads += 1
-        if self.reads == 2:
-            raise OSError(errno.EIO, "cannot be read")
-        return min(most, len(block))
-
-
 async def test_a_source_that_cannot_be_read_is_told(shelf: Shelf, root: Path) -> None:
     """A failure of what is fetched ahead is one of the whole file."""
     staging = shelf.stage()
-    source = Failing()
+    source = Pieces(b"x" * 4 * MIB, fails=2)
     with pytest.raises(StorageFailed):
         await staging.fill(source, 4 * MIB)
     assert source.reads == 2
@@ -362,7 +342,7 @@ async def test_many_files_take_turns(shelf: Shelf) -> None:
 async def test_many_files_are_not_fetched_ahead(shelf: Shelf) -> None:
     """With as many files as processors a second thread for each would only wait: one fetches and writes."""
     stagings = [shelf.stage() for _ in range(PROCESSORS)]
-    source = Pieces([b"x" * 1000] * 20)
+    source = Pieces(*[b"x" * 1000] * 20)
     assert await stagings[0].fill(source, MIB) == 20_000
     assert len(source.threads) == 1
     for staging in stagings:

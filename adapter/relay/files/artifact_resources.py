@@ -15,7 +15,7 @@ from adapter.errors import AdapterError, FileGone
 from adapter.files.port import FileStore
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_urls import Links
-from adapter.relay.stages import Call, asked_cursor
+from adapter.relay.stages import Call, Stage, asked_cursor
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.media_types import is_text
 from adapter.rules.results.tool_results import rpc_result
@@ -24,14 +24,11 @@ from adapter.wire.envelope import error_response
 from adapter.wire.signed_urls import artifact_uri, parse_artifact
 
 
-class CapabilityStage:
+class CapabilityStage(Stage):
     """The stage of ``initialize`` and ``server/discover``: ``announce`` edits the capabilities in a response."""
 
     def __init__(self, announce: Callable[[bytes], bytes]) -> None:
         self._announce = announce
-
-    async def ask(self, call: Call) -> bytes | None:  # noqa: ARG002 - a stage; this one only answers
-        return None
 
     async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - the same for every call
         return self._announce(response)
@@ -139,11 +136,8 @@ class ResourceList:
         }
 
 
-class ResourceTemplates:
+class ResourceTemplates(Stage):
     """The stage of ``resources/templates/list`` where the upstream has no resources of its own."""
-
-    async def ask(self, call: Call) -> bytes | None:  # noqa: ARG002 - a stage; this one only answers
-        return None
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         # Clients ask for templates wherever there are resources, and the adapter announced its own.

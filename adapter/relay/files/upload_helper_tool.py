@@ -11,7 +11,7 @@ import orjson
 from adapter.relay.files.artifact_resources import Document, iso
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
-from adapter.relay.stages import Call
+from adapter.relay.stages import Call, Stage
 from adapter.rules.access.principals import Scope
 from adapter.rules.results.tool_results import tool_result
 from adapter.settings.storage import Uploads
@@ -33,7 +33,7 @@ class Offer:
         return f"{self.server}_get_upload_url"
 
 
-class HelperTool:
+class HelperTool(Stage):
     """The stage that answers calls of the helper tool."""
 
     def __init__(self, offer: Offer, credentials: Credentials, scopes: Scopes) -> None:
@@ -48,9 +48,6 @@ class HelperTool:
         shown = self._shown(url, call.scope, expires)
         text = orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()
         return tool_result(call.envelope.id_bytes, text, shown, modern=call.modern)
-
-    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
-        return response
 
     def _shown(self, url: str, scope: Scope, expires: float) -> dict[str, Any]:
         offer = self._offer
