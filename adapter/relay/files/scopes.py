@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import OrderedDict
 from functools import lru_cache, partial
 
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.principals import Scope, principal_scope, session_scope
 from adapter.rules.access.sessions import SessionState, decode
+from adapter.rules.last_used import LastUsed
 from adapter.state.port import ABSENT, Conflict, Store
 
 SECRETS = "secrets"
@@ -48,11 +48,9 @@ class Scopes:
     def __init__(self, store: Store, *, per_principal: bool) -> None:
         self._store = store
         self._per_principal = per_principal
-        self._remembered: OrderedDict[str, Scope] = OrderedDict()
+        self._remembered = LastUsed[str, Scope](MOST_REMEMBERED)
         self._secret: bytes | None = None
         self._tidied = ""
-        # Whether scopes may be remembered that are not known here.
-        self._others = store.shared
 
     def __repr__(self) -> str:
         return f"<Scopes: {len(self._remembered)} remembered>"
@@ -68,7 +66,6 @@ class Scopes:
     def store_lost(self) -> None:
         """Write scopes down again when they are used next: the store may have lost any of them."""
         self._remembered.clear()
-        self._others = self._store.shared
 
     def of(self, session: Session | None, principal: str) -> Scope:
         """The owner of this call's files: the session, or the principal if the client names no session."""
@@ -92,14 +89,14 @@ class Scopes:
 
     async def remember(self, scope: Scope) -> None:
         """Let every process know what this scope's id stands for. Raises StoreUnavailable."""
-        if scope.id not in self._remembered:
+        if scope.id not in self._remembered.values:
             await self._store.put(TABLE, scope.id, scope.owner.encode("utf-8", "surrogatepass"))
-            self._know(scope)
+            self._remembered.put(scope.id, scope)
 
     async def find(self, scope_id: str) -> Scope | None:
         """The remembered scope of that id, unless its session has ended. Raises StoreUnavailable."""
         # What an id stands for never changes, so no other process can make this old: only a store that loses it.
-        scope = self._remembered.get(scope_id) or await self._read(scope_id)
+        scope = self._remembered.values.get(scope_id) or await self._read(scope_id)
         return None if scope is None or await self.gone(scope) else scope
 
     async def gone(self, scope: Scope) -> bool:
@@ -115,13 +112,12 @@ class Scopes:
             return False  # another version wrote it, so another version may know it
 
     async def forget(self, scope: Scope) -> None:
-        """Its session has ended. One that nobody has remembered costs nothing where this process would know of it;
-        ``tidy`` finds what an earlier one wrote.
+        """Its session has ended. One that was not remembered here costs nothing: ``tidy`` finds what others wrote.
 
         Raises StoreUnavailable.
         """
-        if self._remembered.pop(scope.id, None) is not None or self._others:
-            await self._store.delete(TABLE, scope.id)
+        if scope.id in self._remembered.values:
+            await self._take_away(scope)
 
     async def tidy(self) -> None:
         """Forget scopes whose session is gone: one page of them each time, so that no round is a long one.
@@ -137,7 +133,7 @@ class Scopes:
         )
 
     async def _take_away(self, scope: Scope) -> None:
-        self._remembered.pop(scope.id, None)
+        self._remembered.drop(scope.id)
         await self._store.delete(TABLE, scope.id)
 
     async def _read(self, scope_id: str) -> Scope | None:
@@ -147,13 +143,8 @@ class Scopes:
             return None
         if row is None:
             return None
-        return self._know(Scope(scope_id, _owner(row.value)))
-
-    def _know(self, scope: Scope) -> Scope:
-        self._remembered[scope.id] = scope
-        if len(self._remembered) > MOST_REMEMBERED:
-            self._remembered.popitem(last=False)
-            self._others = True
+        scope = Scope(scope_id, _owner(row.value))
+        self._remembered.put(scope_id, scope)
         return scope
 
 

@@ -138,22 +138,8 @@ async def test_scope_of_an_ended_session_is_forgotten(
     assert await scopes.find(principal.id) == principal
 
 
-async def test_scope_that_another_replica_remembers_is_forgotten_with_its_session() -> None:
-    """The replica that ends the session has never seen its files."""
-    memory = SharedMemory()
-    stores = [memory.replica(), memory.replica()]
-    one, two = [Scopes(store, per_principal=False) for store in stores]
-    await one.open()
-    await two.open()
-    scope = one.of(session("1"), "alice:0")
-    await one.remember(scope)
-    assert two.of(session("1"), "alice:0") == scope
-    await two.forget(scope)
-    assert await memory.rows.count(TABLE) == 0 and await two.find(scope.id) is None
-
-
 async def test_only_so_many_scopes_are_known() -> None:
-    """Others are found in the store, and forgotten there."""
+    """Others are found in the store."""
     store = MemoryStore()
     scopes = await opened(store, per_principal=True)
     first = scopes.of(None, "user-0")
@@ -161,8 +147,6 @@ async def test_only_so_many_scopes_are_known() -> None:
         await scopes.remember(scopes.of(None, f"user-{number}"))
     assert repr(scopes) == f"<Scopes: {MOST_REMEMBERED} remembered>"
     assert await scopes.find(first.id) == first
-    await scopes.forget(first)
-    assert await store.get(TABLE, first.id) is None
 
 
 async def test_end_of_a_session_is_seen_by_every_replica() -> None:
