@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
@@ -73,6 +74,7 @@ async def _pour_piped(reply: UpstreamReply, read_timeout: float | None, first: b
         reply.abort()
 
 
+@dataclass(eq=False, repr=False)
 class EditedStream:
     """An UpstreamReply that is an event stream, each message of which passes through ``edit``.
 
@@ -81,29 +83,23 @@ class EditedStream:
     ended or was dropped. ``limit``: bytes of one event. ``observe`` sees what comes.
     """
 
-    whole: bytes | None = None
+    reply: UpstreamReply
+    edit: Callable[[bytes], Awaitable[bytes | None]]
+    limit: int
+    done: Callable[[], None] = nothing
+    observe: Callable[[bytes], None] = nothing
+    whole: bytes | None = field(default=None, init=False)
+    _parts: Iterator[bytes] = field(default=iter(()), init=False)
 
-    def __init__(
-        self,
-        reply: UpstreamReply,
-        edit: Callable[[bytes], Awaitable[bytes | None]],
-        limit: int,
-        done: Callable[[], None] = nothing,
-        observe: Callable[[bytes], None] = nothing,
-    ) -> None:
-        self.status = reply.status
-        self.headers = kept_fields(reply.headers)
-        self._reply = reply
-        self._edit = edit
-        self._reader = SseReader(limit)
-        self._done = done
-        self._observe = observe
-        self._parts: Iterator[bytes] = iter(())
+    def __post_init__(self) -> None:
+        self.status = self.reply.status
+        self.headers = kept_fields(self.reply.headers)
+        self._reader = SseReader(self.limit)
 
     @property
     def needs_request(self) -> bool:
         """See UpstreamReply."""
-        return self._reply.needs_request
+        return self.reply.needs_request
 
     async def read(self, read_timeout: float | None) -> bytes:
         """See UpstreamReply. Raises AnswerTooLarge for an event above the limit, behind all that came before it."""
@@ -112,15 +108,15 @@ class EditedStream:
                 for part in self._parts:
                     if piece := await self._edited(self._reader.feed(part)):
                         return piece
-                chunk = await self._reply.read(read_timeout)
-                self._observe(chunk)
+                chunk = await self.reply.read(read_timeout)
+                self.observe(chunk)
                 if not chunk:
                     self._finish()
                     return b""
                 self._parts = iter(slices(chunk))
         except MessageTooLong:
             self.abort()
-            raise too_large(self._reader.limit) from None
+            raise too_large(self.limit) from None
         except BaseException:
             self.abort()
             raise
@@ -128,7 +124,7 @@ class EditedStream:
     async def _edited(self, events: Sequence[SseEvent]) -> bytes:
         leaving: list[bytes] = []
         for event in events:
-            data = await self._edit(event.data) if event.data else event.data
+            data = await self.edit(event.data) if event.data else event.data
             if data is event.data:
                 leaving.append(event.raw)
             elif data is not None:
@@ -138,11 +134,11 @@ class EditedStream:
 
     def abort(self) -> None:
         """See UpstreamReply."""
-        self._reply.abort()
+        self.reply.abort()
         self._finish()
 
     def _finish(self) -> None:
-        done, self._done = self._done, nothing
+        done, self.done = self.done, nothing
         done()
 
 

@@ -20,7 +20,7 @@ There are three kinds of stages:
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from time import time
 from typing import Any, NamedTuple, Protocol
 
@@ -268,6 +268,7 @@ class StageEntry(NamedTuple):
     prefix: str | None = None
 
 
+@dataclass(eq=False, repr=False)
 class StageTable:
     """The stages of one server's requests.
 
@@ -275,44 +276,42 @@ class StageTable:
     ``refuses``: the guard may keep a tool from being listed or called.
     """
 
-    def __init__(
-        self,
-        entries: Iterable[StageEntry] = (),
-        *,
-        unfold: Gate | None = None,
-        access: CallerGate | None = None,
-        guard: CallGuard | None = None,
-        plans: ToolPlans | None = None,
-        refuses: bool = False,
-    ) -> None:
-        self.guard = guard
-        self.access = access
-        self.refuses = refuses or access is not None
-        self.gates = _gates({"unfold": unfold, "access": access, "guard": guard}, plans)
-        self._plans = plans
-        self._entries = tuple(entries)
-        self._methods = {each.method for each in self._entries} | (
-            {"tools/call"} if plans is not None else set()
+    entries: Sequence[StageEntry] = ()
+    _: KW_ONLY
+    unfold: Gate | None = None
+    access: CallerGate | None = None
+    guard: CallGuard | None = None
+    plans: ToolPlans | None = None
+    refuses: bool = False
+
+    def __post_init__(self) -> None:
+        self.refuses = self.refuses or self.access is not None
+        self.gates = _gates({"unfold": self.unfold, "access": self.access, "guard": self.guard}, self.plans)
+        self._methods = {each.method for each in self.entries} | (
+            {"tools/call"} if self.plans is not None else set()
         )
-        self._of_all = self._rows({(each.method, None) for each in self._entries})
-        self._of_name = self._rows(
-            {(each.method, each.name) for each in self._entries if each.name is not None}
-        )
+        keys = {(each.method, name) for each in self.entries for name in (None, each.name)}
+        self._rows: dict[tuple[str, str | None], Stages] = {
+            (method, name): _in_order(
+                method, [each for each in self.entries if _concerns(each, method, name)]
+            )
+            for method, name in keys
+        }
         self._of_prefix: dict[str, dict[str, Stages]] = {}
-        for each in self._entries:
+        for each in self.entries:
             if each.prefix is not None:
-                row = [other for other in self._entries if _concerns(other, each.method, None)]
+                row = [other for other in self.entries if _concerns(other, each.method, None)]
                 self._of_prefix.setdefault(each.method, {})[each.prefix] = _in_order(
                     each.method, [each, *row]
                 )
         self.requests = frozenset(
-            {"tools/call"} | ({each.method for each in self._entries} if access else set())
+            {"tools/call"} | ({each.method for each in self.entries} if self.access else set())
         )
         """The methods that are refused without an id: nobody judges what has none, and an upstream might do it."""
-        reads_calls = any(each.method == "tools/call" for each in self._entries)
+        reads_calls = any(each.method == "tools/call" for each in self.entries)
         # An upstream has to read a call as it was read here, where that may be refused or changed.
-        self.guards = self.refuses or unfold is not None or plans is not None or reads_calls
-        self.empty = not (self._entries or self.gates)
+        self.guards = self.refuses or self.unfold is not None or self.plans is not None or reads_calls
+        self.empty = not (self.entries or self.gates)
         """Every request is piped."""
 
     def put_first(self, methods: Iterable[str], gate: Gate) -> None:
@@ -323,18 +322,18 @@ class StageTable:
     @property
     def planned(self) -> bool:
         """Tell whether tools may have plans around them."""
-        return self._plans is not None
+        return self.plans is not None
 
     @property
     def named_tools(self) -> frozenset[str]:
         """The tools that have stages by their names, the adapter's own among them."""
-        calls = (each for each in self._entries if each.method == "tools/call")
+        calls = (each for each in self.entries if each.method == "tools/call")
         return frozenset(each.name for each in calls if each.name is not None)
 
     @property
     def upstream_tools(self) -> frozenset[str]:
         """The tools of the upstream that have stages by their names, so that it has to list them."""
-        calls = (each for each in self._entries if each.method == "tools/call" and each.slot != "own")
+        calls = (each for each in self.entries if each.method == "tools/call" and each.slot != "own")
         return frozenset(each.name for each in calls if each.name is not None)
 
     def stages_for(self, envelope: Envelope) -> Stages:
@@ -344,23 +343,15 @@ class StageTable:
         method, name = envelope.method, envelope.name
         if method not in self._methods:
             return ()
-        stages = self._of_name.get((method, name))
+        stages = self._rows.get((method, name))
         if stages is None and name is not None and method in self._of_prefix:
             rows = self._of_prefix[method]
             stages = next((rows[prefix] for prefix in rows if name.startswith(prefix)), None)
         if stages is None:
-            stages = self._of_all.get((method, None), ())
-        if self._plans is not None and method == "tools/call" and name is not None:
-            return self._plans.of(name, stages)
+            stages = self._rows.get((method, None), ())
+        if self.plans is not None and method == "tools/call" and name is not None:
+            return self.plans.of(name, stages)
         return stages
-
-    def _rows(self, keys: Iterable[tuple[str, str | None]]) -> dict[tuple[str, str | None], Stages]:
-        return {
-            (method, name): _in_order(
-                method, [each for each in self._entries if _concerns(each, method, name)]
-            )
-            for method, name in keys
-        }
 
 
 def _concerns(entry: StageEntry, method: str, name: str | None) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -61,6 +61,7 @@ def replica_id() -> str:
     return secrets.token_hex(8)
 
 
+@dataclass(eq=False)
 class Replicas:
     """The registry of replicas. ``version`` is that of the adapter, ``clock`` gives Unix time in seconds, ``settings``
     is a digest of the settings that must be equal in all replicas. ``key``, by which they know each other, is set
@@ -72,33 +73,28 @@ class Replicas:
     gone because the store has lost it, as ``epoch`` tells, is only written again.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        replica: str,
-        version: str,
-        clock: Callable[[], float],
-        log: FilteringBoundLogger,
-        terms: ReplicaTimes = TERMS,
-        settings: str = "",
-    ) -> None:
-        self.id = replica
-        self.key = b""
+    store: Store
+    id: str
+    version: str
+    clock: Callable[[], float]
+    log: FilteringBoundLogger
+    terms: ReplicaTimes = TERMS
+    settings: str = ""
+    key: bytes = field(default=b"", init=False)
+    on_displaced: list[Callable[[], None]] = field(default_factory=list, init=False)
+    on_gone: list[Callable[[str], None]] = field(default_factory=list, init=False)
+    _told: set[str] = field(default_factory=set, init=False)
+    _version: int | None = field(default=None, init=False)
+    _losses: int = field(default=0, init=False)
+    _renewing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _beat: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
         self.challenges = Challenges(ACCEPTED)
-        self.on_displaced: list[Callable[[], None]] = []
-        self.on_gone: list[Callable[[str], None]] = []
-        self.epoch = StoreEpoch(store, clock, log)
-        self.store = store
-        self.log = log
-        self._terms = terms
-        self.sightings = Sightings[Found](terms.looks, terms.lease)
-        self._record = ReplicaRecord("", version, clock(), secrets.token_hex(16), "", settings=settings)
-        self._told: set[str] = set()
-        self._next = secrets.token_hex(16)
-        self._version: int | None = None
-        self._losses = 0
-        self._renewing = asyncio.Lock()
-        self._beat: asyncio.Task[None] | None = None
+        self.epoch = StoreEpoch(self.store, self.clock, self.log)
+        self.sightings = Sightings[Found](self.terms.looks, self.terms.lease)
+        incarnation, self._next = secrets.token_hex(16), secrets.token_hex(16)
+        self._record = ReplicaRecord("", self.version, self.clock(), incarnation, "", settings=self.settings)
 
     def __repr__(self) -> str:
         return f"<Replicas: {self.id!r} sees {len(self.sightings.seen)} others>"
@@ -148,7 +144,7 @@ class Replicas:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._terms.interval)
+            await asyncio.sleep(self.terms.interval)
             try:
                 await self.beat()
             except StoreUnavailable:
