@@ -44,6 +44,10 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
+def nothing(*_: object) -> None:
+    """Do nothing: in the place of whoever wants to know of something."""
+
+
 class SingleFlight(Generic[K, T]):
     """Finds one answer for all callers that ask at the same time, or as long as it is ``kept``. A caller that is
     cancelled does not end it.

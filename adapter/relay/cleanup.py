@@ -14,6 +14,7 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, StoreUnavailable
+from adapter.relay.background import nothing
 from adapter.relay.lease import RENEWALS, Lease
 from adapter.state.port import STORE_ONLY
 
@@ -40,8 +41,8 @@ class Cleanup:
     tasks: tuple[CleanupTask, ...]
     log: FilteringBoundLogger
     lease_of: Callable[[str], Lease] | None = None
-    on_end: Callable[[str, bool], None] | None = field(default=None, init=False)
-    """Is told of the name of a part that ended, and True if it succeeded; None where nobody counts."""
+    on_end: Callable[[str, bool], None] = field(default=nothing, init=False)
+    """Is told of the name of a part that ended, and True if it succeeded."""
     _leases: dict[str, Lease] = field(default_factory=dict, init=False)
     _under_way: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
@@ -120,8 +121,7 @@ class Cleanup:
             self.log.exception("the cleanup's round failed unexpectedly", task=task.name)
         finally:
             del self._under_way[task.name]
-            if self.on_end is not None:
-                self.on_end(task.name, succeeded)
+            self.on_end(task.name, succeeded)
 
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from adapter.errors import AdapterError
+from adapter.relay.background import nothing
 from adapter.relay.server import Server
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.principals import NOBODY, Caller, Scope
@@ -108,10 +109,6 @@ class ClientRequest:
             self.envelope.shrink()
         if sent is not None:
             sent()
-
-
-def nothing(*_: object) -> None:
-    """Do nothing: for what calls whoever wants to know."""
 
 
 class Flow(AsyncGenerator[bytes, None]):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from adapter.errors import AdapterError, AnswerTooLarge, MessageTooLong, UpstreamBroken
-from adapter.relay.background import breathe, slices
-from adapter.relay.exchange import Flow, nothing
+from adapter.relay.background import breathe, nothing, slices
+from adapter.relay.exchange import Flow
 from adapter.relay.replies import kept_fields, too_large
 from adapter.upstream.port import Sink, UpstreamReply, WatchedSink, pour
 from adapter.wire.sse import SseEvent, SseReader, replace_data

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.errors import BadRequest, UpstreamUnhealthy
+from adapter.relay.background import nothing
 from adapter.relay.replies import ANSWER_LIMIT
 from adapter.relay.stages import StageTable
 from adapter.rules.access.headers import AnswerHeaders
@@ -133,8 +134,8 @@ class StagedTools:
     configured: frozenset[str] = frozenset()
     missing: frozenset[str] | None = field(init=False)
     refused: bool = False
-    on_look: Callable[[str], None] | None = field(default=None, init=False)
-    """Is told of the result of each look; None where nobody counts."""
+    on_look: Callable[[str], None] = field(default=nothing, init=False)
+    """Is told of the result of each look."""
     stale: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:

@@ -14,10 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapter.errors import BadJson, SessionUnknown
+from adapter.relay.background import nothing
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
 from adapter.relay.call.passthrough import piped_answer
-from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, both, nothing
+from adapter.relay.exchange import ClientRequest, ClientResponse, asking_plain, both
 from adapter.relay.flow import EditedStream, GetStream
 from adapter.relay.notifications import Inbox, Notifications
 from adapter.relay.replies import media_type, require_plain

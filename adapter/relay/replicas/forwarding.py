@@ -21,7 +21,7 @@ from adapter.errors import (
     UpstreamUnanswered,
     UpstreamUnreachable,
 )
-from adapter.relay.background import BackgroundTasks
+from adapter.relay.background import BackgroundTasks, nothing
 from adapter.relay.exchange import JSON
 from adapter.relay.replicas.registry import Replicas
 from adapter.rules.access.principals import SESSION_ID, Caller
@@ -91,8 +91,8 @@ class ReplicaForwarder:
     replicas: Replicas
     connect: Callable[[str], Upstream]
     background: BackgroundTasks
-    on_end: Callable[[str, str], None] | None = field(default=None, init=False)
-    """Is told of the server of a request that was forwarded, and of the result; None where nobody counts."""
+    on_end: Callable[[str, str], None] = field(default=nothing, init=False)
+    """Is told of the server of a request that was forwarded, and of the result."""
     _peers: dict[str, tuple[str, Upstream]] = field(default_factory=dict, init=False)
     _failing: set[str] = field(default_factory=set, init=False)
 
@@ -129,16 +129,14 @@ class ReplicaForwarder:
                 break
             if reply is not None:
                 self._failing.discard(owner)
-                if self.on_end is not None:
-                    self.on_end(server, "ok")
+                self.on_end(server, "ok")
                 return reply
             record = await self.replicas.find(owner, afresh=True)
         else:
             self._tell_once(
                 owner, "another replica refuses what is forwarded to it", setting="core.replica.address"
             )
-        if self.on_end is not None:
-            self.on_end(server, "lost")
+        self.on_end(server, "lost")
         return WholeReply(404, [JSON], failure(SessionUnknown(), b"null"))
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.relay.background import in_turns
+from adapter.relay.background import in_turns, nothing
 from adapter.relay.server import REFUSED, Server
 from adapter.relay.sessions.inner_client import OwnSession
 from adapter.relay.sessions.renewal import LATEST
@@ -45,15 +45,13 @@ async def look_at_tools(server: Server, session: OwnSession, log: FilteringBound
             wiring.missing = await _missing(session, wiring.configured) if session.is_open else None
     except BaseException as error:
         wiring.stale.set()
-        if wiring.on_look is not None:
-            wiring.on_look("failed")
+        wiring.on_look("failed")
         if isinstance(error, TimeoutError):
             sentence = f"The upstream server did not list its tools within {within:g} s."
             raise UpstreamSilent(sentence) from None
         raise
     wiring.refused = wiring.missing is None
-    if wiring.on_look is not None:
-        wiring.on_look("refused" if wiring.refused else "missing" if wiring.missing else "ready")
+    wiring.on_look("refused" if wiring.refused else "missing" if wiring.missing else "ready")
     if wiring.missing != before and (wiring.missing or before):
         log.warning("configured tools missing", server=server.id, tools=sorted(wiring.missing or ()))
 
@@ -170,8 +168,8 @@ class HealthMonitor:
         self._opening: asyncio.Task[int] | None = None
         self._clock = clock
         self._log = log
-        self.on_ping: Callable[[str, float], None] | None = None
-        """Is told of the result of a ping, and of the seconds that it took; None where nobody counts."""
+        self.on_ping: Callable[[str, float], None] = nothing
+        """Is told of the result of a ping, and of the seconds that it took."""
         self._logged_state = BreakerState.CLOSED
         self._looking: asyncio.Task[None] | None = None
         self._pause = START_PAUSE
@@ -195,16 +193,14 @@ class HealthMonitor:
             await self._guarded(self._ping())
         except AdapterError as error:
             self._failed(error, loop.time())
-            if self.on_ping is not None:
-                self.on_ping("failure", loop.time() - began)
+            self.on_ping("failure", loop.time() - began)
         except asyncio.CancelledError:
             if breaker is not None:
                 breaker.probe_abandoned()
             raise
         else:
             self._succeeded(began, loop.time())
-            if self.on_ping is not None:
-                self.on_ping("success", loop.time() - began)
+            self.on_ping("success", loop.time() - began)
         self.first.set()
         # Not each try in between: a server that stays away would fill the log.
         if breaker is not None and breaker.state not in (self._logged_state, BreakerState.HALF_OPEN):

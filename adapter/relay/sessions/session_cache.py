@@ -15,6 +15,7 @@ from itertools import islice
 from weakref import WeakValueDictionary
 
 from adapter.errors import StoreUnavailable
+from adapter.relay.background import nothing
 from adapter.relay.sessions.session import STALE, TABLE, UNNAMED, Session
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.port import StoreListener
@@ -73,7 +74,7 @@ class SessionCache(StoreListener):
         self.open: dict[str, Session] = {}
         self.epoch = 0
         self.crowded = asyncio.Event()
-        self.on_renewed: Callable[[str], None] | None = None
+        self.on_renewed: Callable[[str], None] = nothing
         self.missed: dict[str, Session] = {}
         self._forgotten: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._readings: dict[str, list[RowRead]] = {}
@@ -114,7 +115,7 @@ class SessionCache(StoreListener):
         else:
             is_renewed = session.follow(record)
             session.version, session.epoch = version, epoch
-            if is_renewed and self.on_renewed is not None:
+            if is_renewed:
                 self.on_renewed(session.server)
         return session
 
