@@ -102,18 +102,6 @@ async def test_pouring_gives_what_the_pieces_give(
     assert taken.server.counters == flowed.server.counters
 
 
-async def test_cancelled_pouring_drops_the_upstreams_answer() -> None:
-    """A client that leaves in the middle of a stream leaves nothing open behind it."""
-    relaying = playing([NEWS, asyncio.Event()], SSE)
-    answer = await relaying.relay.handle(relaying.ask(CALL, await relaying.open()))
-    assert isinstance(relaying.upstream, ScriptedUpstream)
-    pouring = asyncio.create_task(poured(answer))
-    await asyncio.sleep(0.01)
-    pouring.cancel()
-    await asyncio.wait([pouring])
-    assert relaying.upstream.replies[0].aborted
-
-
 async def test_what_is_put_around_the_pieces_is_put_around_all_there_is() -> None:
     """A Flow is a generator of its pieces like any other to whoever does not pour it."""
     relaying = playing([NEWS, SAID], SSE)

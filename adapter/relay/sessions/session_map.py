@@ -19,6 +19,7 @@ from adapter.relay.sessions.session_cache import SessionCache
 from adapter.relay.sessions.session_slots import SessionSlot, SessionSlots
 from adapter.rules.access.sessions import (
     LONGEST_ID,
+    TRANSITIONS,
     Event,
     SessionLimits,
     SessionRecord,
@@ -302,7 +303,7 @@ class Sessions:
         try:
             slot = None if self.slots is None else await self.slots.of(session.key)
             if not closed or not await self._delete(session):
-                await self._mark_ended(session.key)
+                await self._advance(session.key, Event.DELETED)
             if self.slots is not None:
                 await self.slots.give_back(session.key, slot)
             await self.tell_end(session.key)
@@ -336,38 +337,29 @@ class Sessions:
         What it was, for its upstream session is to be closed; None if it had ended. Raises StoreUnavailable.
         """
         slot = None if self.slots is None else await self.slots.of(key)
-        row = await self.store.get(TABLE, key)
-        record = decode(row.value) if row else None
-        if row is None or record is None or record.state not in LIVING:
-            self.cache.drop(key)
-            return None
-        revoked = replace(
-            record.seen(self.clock()),
-            state=advance(record.state, Event.REVOKED_BY_DRIFT),
-            upstream=record.upstream._replace(id=None),
-            reason=reason,
-        )
-        try:
-            await self.store.put(TABLE, key, encode(revoked), expected=row.version, due=self.due(revoked))
-        except Conflict:
-            return await self.revoke(key, reason)
-        self.cache.written(key)
+        record = await self._advance(key, Event.REVOKED_BY_DRIFT, reason)
         self.cache.drop(key)
+        if record is None:
+            return None
         if self.slots is not None:
             await self.slots.give_back(key, slot)
         await self.tell_end(key)
         return record
 
-    async def _mark_ended(self, key: str) -> None:
-        row = await self.store.get(TABLE, key)
-        record = decode(row.value) if row else None
-        if row is None or record is None or record.state is SessionState.ENDED:
-            return
-        ended = replace(record.seen(self.clock()), state=advance(record.state, Event.DELETED))
-        try:
-            await self.store.put(TABLE, key, encode(ended), expected=row.version, due=self.clock())
-        except Conflict:
-            await self._mark_ended(key)
+    async def _advance(self, key: str, event: Event, reason: str | None = None) -> SessionRecord | None:
+        """Write down that a session has been revoked or deleted; what it was before, None where it had ended."""
+        while (row := await self.store.get(TABLE, key)) is not None:
+            record = decode(row.value)
+            if (record.state, event) not in TRANSITIONS:
+                break
+            over = replace(record.seen(self.clock()), state=advance(record.state, event), reason=reason)
+            if event is Event.REVOKED_BY_DRIFT:
+                over = replace(over, upstream=over.upstream._replace(id=None))
+            with contextlib.suppress(Conflict):
+                await self.store.put(TABLE, key, encode(over), expected=row.version, due=self.due(over))
+                self.cache.written(key)
+                return record
+        return None
 
     # --- time -------------------------------------------------------------------------------------------------
 

@@ -108,16 +108,6 @@ async def test_an_answer_of_many_values_is_refused_only_where_a_stage_reads_them
         await relaying.post(ASKED, await relaying.open())
 
 
-async def test_call_of_another_tool_is_not_touched() -> None:
-    """Only what has stages is read."""
-    other = ASKED.replace(b'"save"', b'"load"')
-    stage = Making()
-    upstream = ScriptedUpstream([(Expect("POST", other), ScriptedAnswer(chunks=[CAME]))])
-    relaying = with_stage(upstream, stage)
-    assert await relaying.post(other, await relaying.open()) == CAME
-    assert stage.asked == stage.finished == 0
-
-
 async def test_what_precedes_the_answer_leaves_at_once() -> None:
     """Progress and a request of the server, which may carry the same id, pass as received; then the answer."""
     before = data(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}')
