@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -35,6 +35,11 @@ class Figures:
 
     def add(self, part: str, measure: str, front: str, value: float) -> None:
         self._values.setdefault(part, {}).setdefault(measure, {}).setdefault(front, []).append(value)
+
+    def add_all(self, part: str, front: str, found: Mapping[str, float]) -> None:
+        """Add a value to each of these measures."""
+        for measure, value in found.items():
+            self.add(part, measure, front, value)
 
     def of(self, part: str, measure: str, front: str) -> list[float]:
         """One value a round; none where it was not measured."""

@@ -21,26 +21,25 @@ from urllib.parse import urlsplit
 import orjson
 
 from tests.bench import fronts
-from tests.bench.costs import (
-    ADAPTER,
-    COPY,
-    COPY_HASH,
-    DOWN,
-    GIB,
-    LENT,
-    MANY,
-    MIB,
-    NGINX,
-    ONE,
-    FileResults,
-    Transfer,
-)
+from tests.bench.figures import Figures
 from tests.bench.fronts import ROOT, FrontUnavailable, Running
 from tests.bench.limits import nginx_with_files
 from tests.bench.load import Address, Client, LoadFailed
 from tests.bench.process import cpu_seconds, forget_peak, peak_rss_bytes, rss_bytes, tree
 from tests.bench.scenarios import SETTLE
 from tests.bench.transfers import Source, download, upload
+
+MIB = 1024 * 1024
+GIB = 1024 * MIB
+
+ONE, MANY, DOWN, LENT = KINDS = ("upload", "uploads at once", "download", "copy for a call")
+ADAPTER, NGINX, COPY, COPY_HASH = "adapter", "nginx", "copy", "copy and hash"
+"""Fronts. A copy does the least there is to do for a call, one with its hash for an upload."""
+
+CPU, SPEED, MEMORY = "CPU s/GiB", "MiB/s", "peak RSS above rest, MiB"
+
+Moved = dict[str, float]
+"""What one transfer was found to cost, by measure."""
 
 ADAPTERS: tuple[dict[str, object], ...] = (
     {"type": "upload_consumer", "tools": ["take"], "file_path_argument": "path"},
@@ -86,12 +85,13 @@ async def measure_files(
     extent: FileExtent,
     upstream: int,
     place: Path,
-    results: FileResults,
+    figures: Figures,
+    missing: dict[str, str],
     progress: Callable[[str], None],
     *,
     beside_nginx: bool = True,
 ) -> None:
-    """Add all of it to ``results``. ``place`` is an empty directory on the disk that counts. Raises
+    """Add all of it to ``figures``, by kind. ``place`` is an empty directory on the disk that counts. Raises
     FrontUnavailable, LoadFailed.
     """
     room = {name: place / name for name in ("adapter", "nginx", "sources")}
@@ -107,35 +107,35 @@ async def measure_files(
             try:
                 bare = await stack.enter_async_context(nginx_with_files(room["nginx"], room["sources"]))
             except FrontUnavailable as reason:
-                results.skipped[NGINX] = str(reason)
+                missing["files beside nginx"] = str(reason)
             else:
                 subjects.append(await Subject.rested(NGINX, bare, small))
         for number in range(1, extent.rounds + 1):
             progress(f"files, round {number} of {extent.rounds}")
             for subject in subjects:
-                results.add(ONE, subject.name, await _moved(subject, [source]))
-            results.add(ONE, COPY_HASH, _copied("copy-hash", source))
+                figures.add_all(ONE, subject.name, await _moved(subject, [source]))
+            figures.add_all(ONE, COPY_HASH, _copied("copy-hash", source))
             for subject in subjects if number <= MANY_ROUNDS else ():
-                results.add(MANY, subject.name, await _moved(subject, [source] * extent.at_once))
+                figures.add_all(MANY, subject.name, await _moved(subject, [source] * extent.at_once))
             for subject in subjects:
-                results.add(DOWN, subject.name, await _fetched(subject, source))
+                figures.add_all(DOWN, subject.name, await _fetched(subject, source))
             copied = _copied("copy", source)
-            results.add(DOWN, COPY, copied)
-            results.add(LENT, ADAPTER, await _lent(adapter, source))
-            results.add(LENT, COPY, copied)
+            figures.add_all(DOWN, COPY, copied)
+            figures.add_all(LENT, ADAPTER, await _lent(adapter, source))
+            figures.add_all(LENT, COPY, copied)
 
 
 # --- through the fronts -------------------------------------------------------------------------------------------
 
 
-async def _moved(subject: Subject, sources: list[Source]) -> Transfer:
+async def _moved(subject: Subject, sources: list[Source]) -> Moved:
     """Upload all of them at once."""
     async with _door(subject.name, subject.running) as (address, fields):
         work = [partial(upload, address, source, *fields) for source in sources]
         return await _counted(subject, sum(source.size for source in sources), _all(work))
 
 
-async def _fetched(subject: Subject, source: Source) -> Transfer:
+async def _fetched(subject: Subject, source: Source) -> Moved:
     """Download the file from nginx; from the adapter one of its size that a tool has just made."""
     port = subject.running.address.port
     if subject.name == NGINX:
@@ -154,14 +154,14 @@ def _download_of(address: Address, size: int) -> None:
         raise LoadFailed(f"A download brought {brought} of {size} bytes.")
 
 
-async def _lent(subject: Subject, source: Source) -> Transfer:
+async def _lent(subject: Subject, source: Source) -> Moved:
     """Call the tool that takes the file: it gets a copy, or a file of the same blocks where the disk can have them."""
     async with _session(subject.running) as client:
         handle = await _handle(subject.running, client, source)
         return await _counted(subject, source.size, client.call("take", path=handle))
 
 
-async def _counted(subject: Subject, size: int, work: Awaitable[object]) -> Transfer:
+async def _counted(subject: Subject, size: int, work: Awaitable[object]) -> Moved:
     """Do the work, on ``size`` bytes in all."""
     assert subject.running.pid is not None
     pids = tree(subject.running.pid)
@@ -173,7 +173,8 @@ async def _counted(subject: Subject, size: int, work: Awaitable[object]) -> Tran
     took = time.perf_counter() - begun
     await asyncio.sleep(SETTLE)
     spent = cpu_seconds(pids) - before
-    return Transfer(spent * GIB / size, size / MIB / took, max(0, peak_rss_bytes(pids) - subject.rest))
+    above = max(0, peak_rss_bytes(pids) - subject.rest) / MIB
+    return {CPU: spent * GIB / size, SPEED: size / MIB / took, MEMORY: above}
 
 
 async def _all(work: Sequence[Callable[[], object]]) -> list[object]:
@@ -223,11 +224,11 @@ async def _handle(front: Running, client: Client, source: Source) -> str:
 # --- by themselves ------------------------------------------------------------------------------------------------
 
 
-def _copied(how: str, source: Source) -> Transfer:
+def _copied(how: str, source: Source) -> Moved:
     target = source.path.with_suffix(".copy")
     took = _limit(how, source.path, target)
     target.unlink()
-    return Transfer(took["cpu"] * GIB / source.size, source.size / MIB / took["wall"])
+    return {CPU: took["cpu"] * GIB / source.size, SPEED: source.size / MIB / took["wall"]}
 
 
 def _limit(*arguments: object) -> dict[str, float]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from tests.bench.fronts import Running
 from tests.bench.load import Client
 from tests.bench.process import rss_bytes, tree
 
+KIB = 1024
 SETTLE = 0.3
 """Seconds for a front to finish what it does behind an answer before its memory is read."""
 AT_ONCE = 10
@@ -18,16 +18,11 @@ STREAMS = 200
 """Open GET streams at most."""
 
 
-@dataclass(frozen=True)
-class Memory:
-    """All in bytes of RSS of the process tree."""
-
-    base: int
-    idle_session: float
-    held_stream: float
+PART = "memory"
+BASE, IDLE, HELD = "RSS at rest, MiB", "RSS per idle session, KiB", "RSS per held stream, KiB"
 
 
-async def measure_memory(front: Running, idle: int) -> Memory:
+async def measure_memory(front: Running, idle: int) -> dict[str, float]:
     """Measure a front that has just started: ``idle`` sessions without a connection, then streams of other ones.
 
     Base is read after a warm-up, since the first calls load code and fill pools that the thousandth finds.
@@ -45,7 +40,11 @@ async def measure_memory(front: Running, idle: int) -> Memory:
     with_streams = await settled_rss(front.pid)
     for holder in holders:
         holder.close()
-    return Memory(base, (with_idle - with_first) / idle, (with_streams - with_idle) / streams)
+    return {
+        BASE: base / KIB / KIB,
+        IDLE: (with_idle - with_first) / idle / KIB,
+        HELD: (with_streams - with_idle) / streams / KIB,
+    }
 
 
 async def settled_rss(pid: int) -> int:

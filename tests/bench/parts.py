@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tests.bench import files
 from tests.bench.fronts import FrontUnavailable
 from tests.bench.load import LoadFailed
-from tests.bench.memory import measure_memory
+from tests.bench.memory import PART, measure_memory
 from tests.bench.process import cores, pin, tree
 from tests.bench.python_calls import count_python_calls
 from tests.bench.results import BASELINE, ENVOY, SUBJECT
@@ -68,7 +68,7 @@ async def _measure_memory(run: Run) -> None:
         with run.noting("memory", front.name):
             async with front.start(run.upstream, run.room("memory", front.name)) as running:
                 if running.pid is not None:
-                    run.results.memory[front.name] = await measure_memory(running, idle)
+                    run.results.figures.add_all(PART, front.name, await measure_memory(running, idle))
 
 
 async def _measure_files(run: Run) -> None:
@@ -76,7 +76,8 @@ async def _measure_files(run: Run) -> None:
         run.extent.files,
         run.upstream,
         run.room("files"),
-        run.results.files,
+        run.results.figures,
+        run.results.missing,
         progress,
         beside_nginx=run.has(BASELINE),
     )

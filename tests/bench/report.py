@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.bench import switched, tool_lists
-from tests.bench.costs import KINDS, LIMITS, FileResults
+from tests.bench import files, memory, switched, tool_lists
 from tests.bench.figures import Spread
 from tests.bench.ratios import ratios
 from tests.bench.results import BASELINE, NO_PROXY, Results, median
 from tests.bench.scenarios import SCENARIOS
-from tests.bench.targets import KIB, MIB, TARGETS
+from tests.bench.targets import TARGETS
 from tests.bench.upstream import EVENTS_IN_STREAM
 
 
@@ -37,14 +36,10 @@ def report(results: Results) -> Iterator[str]:
         yield f"{TITLES.get(part, part)}; median of the rounds (from – to)\n" + table(
             list(_figure_rows(results, part))
         )
-    if results.memory:
-        yield "Resident memory\n" + table(list(_memory_rows(results)))
     if results.calls:
         yield "Python calls of one exchange, which are the same on every machine\n" + table(
             list(_count_rows(results))
         )
-    if results.files.transfers:
-        yield "Files; median of the rounds (from – to)\n" + table(list(_transfer_rows(results.files)))
     if notes := list(_notes(results)):
         yield "\n".join(notes)
     yield "Targets, for the adapter\n" + table(list(_target_rows(results)))
@@ -65,6 +60,8 @@ def _call_tables(results: Results) -> Iterator[str]:
 TITLES = {
     switched.PART: 'What people switch on, answers with "isError":false',
     tool_lists.PART: "Lists of tools",
+    memory.PART: "Resident memory",
+    **{kind: f"Files: {kind}" for kind in files.KINDS},
 }
 
 
@@ -79,7 +76,7 @@ def _figure_rows(results: Results, part: str) -> Iterator[list[str]]:
     yield ["", *(results.titles.get(front, front) for front in fronts)]
     for measure in results.figures.measures(part):
         spans = [results.figures.of(part, measure, front) for front in fronts]
-        digits = 2 if min(min(values) for values in spans if values) < 10 else 0
+        digits = 2 if min(min(values, default=0.0) for values in spans) < 10 else 0
         yield [measure, *(_span(values, digits) for values in spans)]
 
 
@@ -118,31 +115,6 @@ def _latency_rows(results: Results) -> Iterator[list[str]]:
         yield [results.titles[front], *cells]
 
 
-def _memory_rows(results: Results) -> Iterator[list[str]]:
-    yield ["", "base MiB", "idle session KiB", "held stream KiB"]
-    for front, memory in results.memory.items():
-        yield [
-            results.titles[front],
-            _number(memory.base / MIB, 1),
-            _number(memory.idle_session / KIB, 1),
-            _number(memory.held_stream / KIB, 1),
-        ]
-
-
-def _transfer_rows(files: FileResults) -> Iterator[list[str]]:
-    yield ["", "by", "CPU s/GiB", "× the limit", "MiB/s", "RSS above rest MiB"]
-    for kind, front in sorted(files.transfers, key=lambda row: (KINDS.index(row[0]), row[1])):
-        memory = files.of(kind, front, lambda transfer: transfer.memory)
-        yield [
-            kind,
-            front,
-            _span(files.of(kind, front, lambda transfer: transfer.cpu), 2),
-            "limit" if front == LIMITS[kind] else _span(files.times_limit(kind, front), 2),
-            _span(files.of(kind, front, lambda transfer: transfer.speed)),
-            _span([held / MIB for held in memory], 1),
-        ]
-
-
 def _span(values: Sequence[float], digits: int = 0) -> str:
     """Median, and the range where there is one."""
     return Spread.of(values).text(digits) if values else "–"
@@ -153,8 +125,6 @@ def _notes(results: Results) -> Iterator[str]:
         yield f"{results.titles[front]} is missing: {reason}"
     for part, reason in results.missing.items():
         yield f"Missing of {part}: {reason}."
-    for part, reason in results.files.skipped.items():
-        yield f"Files: {part} is missing: {reason}"
     for front in results.samples:
         events = results.events(front)
         if events is not None and events < EVENTS_IN_STREAM:

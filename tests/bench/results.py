@@ -11,10 +11,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.bench.costs import FileResults
 from tests.bench.figures import Figures
 from tests.bench.machine import Machine
-from tests.bench.memory import Memory
 from tests.bench.scenarios import Sample
 
 SUBJECT = "adapter"
@@ -44,9 +42,7 @@ class Results:
 
     titles: dict[str, str]
     samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
-    memory: dict[str, Memory] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    files: FileResults = field(default_factory=FileResults)
     figures: Figures = field(default_factory=Figures)
     calls: dict[str, int] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -86,10 +82,9 @@ class Results:
         return min(found) if found else None
 
     def as_json(self) -> dict[str, object]:
-        """Everything that was measured, in the units of the methods above; memory in bytes. Lists: by round."""
+        """Everything that was measured, in the units of the methods above. Lists: by round."""
         fronts: dict[str, object] = {}
         for front, by_scenario in self.samples.items():
-            held = self.memory.get(front)
             fronts[front] = {
                 "cpu_us": {name: [sample.cpu for sample in rounds] for name, rounds in by_scenario.items()},
                 "times_nginx": {name: self.times(front, name) for name in by_scenario},
@@ -97,7 +92,6 @@ class Results:
                 "seq_ms": {"p50": self.wait(front, "seq", 0.5), "p99": self.wait(front, "seq", 0.99)},
                 "first_event_ms": {"p50": self.wait(front, "first", 0.5)},
                 "events_per_stream": self.events(front),
-                "memory": None if held is None else vars(held),
             }
         return {
             "machine": self.machine.as_json(),
@@ -106,5 +100,4 @@ class Results:
             "python_calls": self.calls,
             "missing": self.missing,
             "skipped": self.skipped,
-            "files": self.files.as_json(),
         }

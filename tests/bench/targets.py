@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.bench import switched, tool_lists
-from tests.bench.costs import ADAPTER, DOWN, MANY, ONE, Transfer
-from tests.bench.memory import Memory
+from tests.bench.files import COPY_HASH, CPU, DOWN, MANY, ONE, SPEED
+from tests.bench.files import MEMORY as PEAK
+from tests.bench.memory import BASE, HELD, IDLE
+from tests.bench.memory import PART as MEMORY
 from tests.bench.results import BARE, BASELINE, ENVOY, SUBJECT, Results
 
 Read = Callable[[Results], list[float]]
-KIB, MIB = 1024, 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -63,24 +64,16 @@ def _added(scenario: str, share: float) -> Read:
     return lambda results: results.added(SUBJECT, scenario, share)
 
 
-def _held(part: Callable[[Memory], float]) -> Read:
-    return lambda results: [part(results.memory[SUBJECT])] if SUBJECT in results.memory else []
-
-
-def _transfer(kind: str, part: Callable[[Transfer], float | None]) -> Read:
-    return lambda results: results.files.of(kind, ADAPTER, part)
+def _found(part: str, measure: str) -> Read:
+    return lambda results: results.figures.of(part, measure, SUBJECT)
 
 
 def _guarded_list(results: Results) -> list[float]:
     return results.figures.times(tool_lists.PART, tool_lists.WARM, tool_lists.GUARDING, BASELINE)
 
 
-def _upload_speed(results: Results) -> list[float]:
-    return results.files.speed_beside_limit(ONE, ADAPTER)
-
-
-def _memory_of(transfer: Transfer) -> float | None:
-    return None if transfer.memory is None else transfer.memory / MIB
+def _beside(kind: str, measure: str, other: str) -> Read:
+    return lambda results: results.figures.times(kind, measure, SUBJECT, other)
 
 
 TARGETS = (
@@ -96,19 +89,17 @@ TARGETS = (
     Target("6", "stream", "× nginx", 2.0, 1.7, _times("sse")),
     Target("8", "1 MiB answer", "× nginx", 1.4, 1.3, _times("big")),
     Target("9", "session as SDKs send it", "× nginx", 4, 3.3, _times("churn")),
-    Target("10", "upload", "CPU s/GiB", 1.8, 1.5, _transfer(ONE, lambda transfer: transfer.cpu)),
-    Target(
-        "10", "upload, speed", "MiB/s", 0, 450, _transfer(ONE, lambda transfer: transfer.speed), at_least=True
-    ),
-    Target("10", "the same", "× copy and hash", 0.8, 0.8, _upload_speed, at_least=True),
-    Target("10", "RSS above rest, one upload", "MiB", 16, 16, _transfer(ONE, _memory_of)),
-    Target("10", "RSS above rest, uploads at once", "MiB", 16, 16, _transfer(MANY, _memory_of)),
-    Target("11", "download", "CPU s/GiB", 0.7, 0.35, _transfer(DOWN, lambda transfer: transfer.cpu)),
-    Target("11", "the same", "× nginx", 1.2, 1.2, lambda results: results.files.times_limit(DOWN, ADAPTER)),
+    Target("10", "upload", "CPU s/GiB", 1.8, 1.5, _found(ONE, CPU)),
+    Target("10", "upload, speed", "MiB/s", 0, 450, _found(ONE, SPEED), at_least=True),
+    Target("10", "the same", "× copy and hash", 0.8, 0.8, _beside(ONE, SPEED, COPY_HASH), at_least=True),
+    Target("10", "RSS above rest, one upload", "MiB", 16, 16, _found(ONE, PEAK)),
+    Target("10", "RSS above rest, uploads at once", "MiB", 16, 16, _found(MANY, PEAK)),
+    Target("11", "download", "CPU s/GiB", 0.7, 0.35, _found(DOWN, CPU)),
+    Target("11", "the same", "× nginx", 1.2, 1.2, _beside(DOWN, CPU, BASELINE)),
     Target("15", "list of 50, all policies of tools", "× nginx", 3, 2, _guarded_list),
-    Target("12", "RSS at rest", "MiB", 45, 40, _held(lambda memory: memory.base / MIB)),
-    Target("12", "RSS per idle session", "KiB", 1, 1, _held(lambda memory: memory.idle_session / KIB)),
-    Target("12", "RSS per held stream", "KiB", 40, 25, _held(lambda memory: memory.held_stream / KIB)),
+    Target("12", "RSS at rest", "MiB", 45, 40, _found(MEMORY, BASE)),
+    Target("12", "RSS per idle session", "KiB", 1, 1, _found(MEMORY, IDLE)),
+    Target("12", "RSS per held stream", "KiB", 40, 25, _found(MEMORY, HELD)),
     Target("19", "call, audit on", "× call", 1.2, 1.1, _switched(switched.AUDIT)),
     Target("19", "call, metrics on", "× call", 1.1, 1.06, _switched(switched.METRICS)),
     Target("19", "call, all on", "× nginx", 4, 3, _switched(switched.ALL, BASELINE)),

@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.bench import switched, tool_lists
-from tests.bench.costs import ADAPTER, COPY_HASH, DOWN, KINDS, NGINX, ONE, FileResults, Transfer
+from tests.bench import memory, switched, tool_lists
+from tests.bench.files import COPY_HASH, CPU, DOWN, KINDS, ONE, SPEED
 from tests.bench.machine import Machine
 from tests.bench.process import tree
 from tests.bench.results import Results, percentile
@@ -51,14 +51,14 @@ def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
     assert set(fronts) == {"direct", "adapter"}
     assert all(cost > 0 for rounds in fronts["adapter"]["cpu_us"].values() for cost in rounds)
     assert fronts["adapter"]["events_per_stream"] == 20
-    assert fronts["adapter"]["memory"]["base"] > 0
     assert found["missing"] == {} and found["machine"] == Machine.here().as_json()
     assert set(found["python_calls"]) == set(COSTS)
-    assert set(found["figures"]) == {switched.PART, tool_lists.PART}
+    assert set(found["figures"]) == {switched.PART, tool_lists.PART, memory.PART, *KINDS}
     for front in ("adapter", tool_lists.GUARDING, switched.ALL):
         assert any(front in measured for part in found["figures"].values() for measured in part.values())
     for kind in KINDS:
-        assert all(moved["cpu"] > 0 for moved in found["files"]["transfers"][f"{kind}, adapter"])
+        assert all(cost > 0 for cost in found["figures"][kind][CPU]["adapter"])
+    assert min(found["figures"][memory.PART][memory.BASE]["adapter"]) > 1
 
 
 @pytest.mark.e2e
@@ -111,19 +111,6 @@ def test_one_number_of_many_rounds() -> None:
     assert results.times("adapter", "sse") == []
 
 
-def test_what_files_cost_is_seen_beside_the_least_they_can() -> None:
-    """A front's CPU is divided by its limit's of the same round; a limit that was not measured gives nothing."""
-    files = FileResults()
-    for own, least in ((3.0, 2.0), (2.0, 1.0)):
-        files.add(ONE, ADAPTER, Transfer(own, 500.0, memory=8))
-        files.add(ONE, COPY_HASH, Transfer(least, 900.0))
-
-    assert files.times_limit(ONE, ADAPTER) == [1.5, 2.0]
-    assert files.speed_beside_limit(ONE, ADAPTER) == [500 / 900, 500 / 900]
-    assert files.times_limit(DOWN, ADAPTER) == files.speed_beside_limit(DOWN, ADAPTER) == []
-    assert files.of(ONE, COPY_HASH, lambda transfer: transfer.memory) == []
-
-
 def test_targets_of_files_and_lists_read_ratios_of_a_round() -> None:
     """An upload beside the copy, a download and a guarded list of 50 beside nginx; nothing where one is missing."""
     results = Results({})
@@ -136,10 +123,10 @@ def test_targets_of_files_and_lists_read_ratios_of_a_round() -> None:
         )
     }
     assert all(row.read(results) == [] for row in rows.values())
-    results.files.add(ONE, ADAPTER, Transfer(2.0, 400.0))
-    results.files.add(ONE, COPY_HASH, Transfer(1.0, 500.0))
-    results.files.add(DOWN, ADAPTER, Transfer(0.6, 900.0))
-    results.files.add(DOWN, NGINX, Transfer(0.5, 950.0))
+    results.figures.add_all(ONE, "adapter", {CPU: 2.0, SPEED: 400.0})
+    results.figures.add_all(ONE, COPY_HASH, {CPU: 1.0, SPEED: 500.0})
+    results.figures.add_all(DOWN, "adapter", {CPU: 0.6, SPEED: 900.0})
+    results.figures.add_all(DOWN, "nginx", {CPU: 0.5, SPEED: 950.0})
     warm = tool_lists.WARM
     results.figures.add(tool_lists.PART, warm, tool_lists.GUARDING, 250.0)
     results.figures.add(tool_lists.PART, warm, "nginx", 100.0)
