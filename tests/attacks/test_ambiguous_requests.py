@@ -42,9 +42,10 @@ ATTACKS: list[tuple[str, list[str], int]] = [
 
 async def test_nothing_ambiguous_reaches_an_upstream(tmp_path: Path) -> None:
     """Over and over, from many connections; each is told what is wrong, and nobody else is harmed."""
-    upstream = RawUpstream(done)
-    await upstream.start()
-    async with attacked(tmp_path, upstream.url) as arena:
+    async with (
+        RawUpstream(done) as upstream,
+        attacked(tmp_path, upstream.url) as arena,
+    ):
         opened = upstream.opened
 
         async def attack(target: str, fields: list[str], status: int) -> None:
@@ -61,4 +62,3 @@ async def test_nothing_ambiguous_reaches_an_upstream(tmp_path: Path) -> None:
 
         await asyncio.gather(*(attack(*each) for each in ATTACKS))
         assert upstream.opened == opened
-    await upstream.stop()

@@ -58,12 +58,8 @@ async def playing(tool: Tool | None = None) -> AsyncIterator[str]:
                 await work
         await exchange.json(result(number, "done"))
 
-    upstream = RawUpstream(script)
-    await upstream.start()
-    try:
+    async with RawUpstream(script) as upstream:
         yield upstream.url
-    finally:
-        await upstream.stop()
 
 
 @asynccontextmanager

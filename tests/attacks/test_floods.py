@@ -28,9 +28,10 @@ async def health_answers(arena: Arena, times: int) -> None:
 
 async def test_a_flood_of_connections_leaves_health_and_clients_alone(tmp_path: Path) -> None:
     """While all places are taken: who was there goes on, who comes is told to come again, and health answers."""
-    upstream = RawUpstream(done)
-    await upstream.start()
-    async with attacked(tmp_path, upstream.url, core={"max_connections": LIMIT}) as arena:
+    async with (
+        RawUpstream(done) as upstream,
+        attacked(tmp_path, upstream.url, core={"max_connections": LIMIT}) as arena,
+    ):
         async with arena.client() as early:
             await early.initialize()
             async with crowd(arena.client, FLOOD):
@@ -48,14 +49,14 @@ async def test_a_flood_of_connections_leaves_health_and_clients_alone(tmp_path: 
                     if head.get("connection") != "close":
                         break
         assert arena.log.count("as many clients are connected as allowed") == 1
-    await upstream.stop()
 
 
 async def test_connections_that_come_and_go_leave_health_alone(tmp_path: Path) -> None:
     """Opening and closing as fast as one can, with all places taken."""
-    upstream = RawUpstream(done)
-    await upstream.start()
-    async with attacked(tmp_path, upstream.url, core={"max_connections": 20}) as arena:
+    async with (
+        RawUpstream(done) as upstream,
+        attacked(tmp_path, upstream.url, core={"max_connections": 20}) as arena,
+    ):
         over = asyncio.Event()
 
         async def churn() -> None:
@@ -69,4 +70,3 @@ async def test_connections_that_come_and_go_leave_health_alone(tmp_path: Path) -
                 attack.create_task(churn())
             await health_answers(arena, 300)
             over.set()
-    await upstream.stop()

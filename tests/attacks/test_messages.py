@@ -233,9 +233,5 @@ async def test_no_reader_behind_finds_a_call_of_a_hidden_tool(
 @asynccontextmanager
 async def served(script: Script, **fields: Any) -> AsyncIterator[RawUpstream]:
     """A raw upstream in this process."""
-    upstream = RawUpstream(script, **fields)
-    await upstream.start()
-    try:
+    async with RawUpstream(script, **fields) as upstream:
         yield upstream
-    finally:
-        await upstream.stop()

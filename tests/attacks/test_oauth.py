@@ -66,13 +66,11 @@ async def guarded(place: Path, *issuers: Entry, **sections: Any) -> AsyncIterato
     tokens = [{"name": name, "token": value} for name, value in STATIC.items()]
     auth = {"oauth": {"issuers": list(issuers), "leeway_seconds": 0}, "tokens": tokens}
     core = {**NO_PINGS, "public_base_url": BASE, "auth": auth}
-    upstream = RawUpstream(one_tool)
-    await upstream.start()
-    try:
-        async with attacked(place, upstream.url, core=core, token=STATIC["quiet"], **sections) as arena:
-            yield arena, upstream
-    finally:
-        await upstream.stop()
+    async with (
+        RawUpstream(one_tool) as upstream,
+        attacked(place, upstream.url, core=core, token=STATIC["quiet"], **sections) as arena,
+    ):
+        yield arena, upstream
 
 
 async def one_tool(exchange: Exchange) -> None:

@@ -138,37 +138,38 @@ async def test_programs_see_nothing_that_is_not_theirs(
     monkeypatch.setenv("ADAPTER_TOKEN", TOKEN)
     monkeypatch.setenv("OTHER_SECRET", SECRET)
     token = TOKEN if carrier != "Authorization" else f"Bearer {TOKEN}"
-    up = RawUpstream(done)
-    await up.start()
-    sections = {
-        "servers": [furnished(tmp_path)],
-        "core": {"auth": {"enabled": True, "token": "${ADAPTER_TOKEN}"}, "upstream_ping": {"enabled": False}},
-    }
-    mine = {carrier: token, "Cookie": "a=b", "X-Tenant": "blue"}
-    async with (
-        adapter(tmp_path, up.url, **_merged(sections, up.url)) as front,
-        RawClient(front.port) as client,
-    ):
-        session = await opened(client, **mine)
-        seen = await called(client, "look", "x", **mine)
-        assert seen["payload"] == {"inputs": {"text": "x"}, "tool": "look"}
-        theirs = seen.pop("theirs"), seen.pop("memory")
-        told = orjson.dumps(seen).decode()
-        assert SECRET not in told and session not in told
-        assert seen["context"]["request"]["headers"]["x-tenant"] == "blue"
-        assert set(seen["environment"]) <= {"PATH", "LANG", "LC_CTYPE", "PWD", "SHLVL", "_"}
-        # The third is the pipe to the adapter, put aside so that nothing printed is taken for the result.
-        # The ends of its own three pipes, some of them twice, and the directory that was just read.
-        own = {link for link in seen["links"].values() if link and not link.startswith("/proc/")}
-        assert len(own) == 3 and {link.partition(":")[0] for link in own} <= {"pipe", "socket"}
-        assert seen["directory"] == str(tmp_path.resolve()) and seen["session"]
-        if os.geteuid() != 0:
-            assert all(each.startswith("!") for each in theirs)
-        for text in HOSTILE:
-            plain = await called(client, "plain", text, **mine)
-            assert plain["arguments"]["inputs"]["text"] == text
-            assert (plain["count"], plain["rest"]) == ("0", "")
-    await up.stop()
+    async with RawUpstream(done) as up:
+        sections = {
+            "servers": [furnished(tmp_path)],
+            "core": {
+                "auth": {"enabled": True, "token": "${ADAPTER_TOKEN}"},
+                "upstream_ping": {"enabled": False},
+            },
+        }
+        mine = {carrier: token, "Cookie": "a=b", "X-Tenant": "blue"}
+        async with (
+            adapter(tmp_path, up.url, **_merged(sections, up.url)) as front,
+            RawClient(front.port) as client,
+        ):
+            session = await opened(client, **mine)
+            seen = await called(client, "look", "x", **mine)
+            assert seen["payload"] == {"inputs": {"text": "x"}, "tool": "look"}
+            theirs = seen.pop("theirs"), seen.pop("memory")
+            told = orjson.dumps(seen).decode()
+            assert SECRET not in told and session not in told
+            assert seen["context"]["request"]["headers"]["x-tenant"] == "blue"
+            assert set(seen["environment"]) <= {"PATH", "LANG", "LC_CTYPE", "PWD", "SHLVL", "_"}
+            # The third is the pipe to the adapter, put aside so that nothing printed is taken for the result.
+            # The ends of its own three pipes, some of them twice, and the directory that was just read.
+            own = {link for link in seen["links"].values() if link and not link.startswith("/proc/")}
+            assert len(own) == 3 and {link.partition(":")[0] for link in own} <= {"pipe", "socket"}
+            assert seen["directory"] == str(tmp_path.resolve()) and seen["session"]
+            if os.geteuid() != 0:
+                assert all(each.startswith("!") for each in theirs)
+            for text in HOSTILE:
+                plain = await called(client, "plain", text, **mine)
+                assert plain["arguments"]["inputs"]["text"] == text
+                assert (plain["count"], plain["rest"]) == ("0", "")
 
 
 def _merged(sections: Mapping[str, Any], url: str) -> dict[str, Any]:
@@ -183,35 +184,31 @@ async def test_programs_of_one_user_cannot_read_the_adapter(
 ) -> None:
     """Its environment and its memory, which hold every secret, are closed to programs of its own user."""
     monkeypatch.setenv("OTHER_SECRET", SECRET)
-    up = RawUpstream(done)
-    await up.start()
-    sections = {"servers": [furnished(tmp_path)], "core": {"upstream_ping": {"enabled": False}}}
-    launcher = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
-    merged = _merged(sections, up.url)
-    async with (
-        adapter(tmp_path, up.url, launcher=launcher, **merged) as front,
-        RawClient(front.port) as client,
-    ):
-        await opened(client)
-        seen = await called(client, "look", "x")
-        assert seen["theirs"] == "!Permission denied"
-        assert seen["memory"] == "!Permission denied"
-        assert SECRET not in orjson.dumps(seen).decode()
-    await up.stop()
+    async with RawUpstream(done) as up:
+        sections = {"servers": [furnished(tmp_path)], "core": {"upstream_ping": {"enabled": False}}}
+        launcher = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
+        merged = _merged(sections, up.url)
+        async with (
+            adapter(tmp_path, up.url, launcher=launcher, **merged) as front,
+            RawClient(front.port) as client,
+        ):
+            await opened(client)
+            seen = await called(client, "look", "x")
+            assert seen["theirs"] == "!Permission denied"
+            assert seen["memory"] == "!Permission denied"
+            assert SECRET not in orjson.dumps(seen).decode()
 
 
 async def test_many_programs_at_once_leave_others_alone(tmp_path: Path) -> None:
     """Sixty calls, each of which begins a process, a bystander beside them."""
-    up = RawUpstream(done)
-    await up.start()
-    core = {"upstream_ping": {"enabled": False}}
-    async with attacked(tmp_path, up.url, servers=[furnished(tmp_path)], core=core) as arena:
+    async with RawUpstream(done) as up:
+        core = {"upstream_ping": {"enabled": False}}
+        async with attacked(tmp_path, up.url, servers=[furnished(tmp_path)], core=core) as arena:
 
-        async def one(number: int) -> None:
-            async with arena.client() as client:
-                await opened(client)
-                plain = await called(client, "plain", str(number))
-                assert plain["arguments"]["inputs"]["text"] == str(number)
+            async def one(number: int) -> None:
+                async with arena.client() as client:
+                    await opened(client)
+                    plain = await called(client, "plain", str(number))
+                    assert plain["arguments"]["inputs"]["text"] == str(number)
 
-        await asyncio.gather(*map(one, range(60)))
-    await up.stop()
+            await asyncio.gather(*map(one, range(60)))

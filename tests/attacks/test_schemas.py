@@ -95,15 +95,11 @@ async def hostile(place: Path, schema: dict[str, Any], **sections: Any) -> Async
         result = {"tools": [tool]} if method == "tools/list" else {"content": []}
         await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "result": result}))
 
-    upstream = RawUpstream(script)
-    await upstream.start()
-    try:
+    async with RawUpstream(script) as upstream:
         more = {"console": {"enabled": True, "allow_execute": True, "max_body": "4Mi"}} | sections
         server = {"stages": {"*": {"validate": True}}}
         async with attacked(place, upstream.url, server=server, **more) as arena:
             yield arena
-    finally:
-        await upstream.stop()
 
 
 @pytest.mark.e2e

@@ -36,23 +36,19 @@ async def test_flood_on_a_shared_stream_harms_nobody(tmp_path: Path) -> None:
                 await exchange.chunk(b":\n\n" * 1000 + news * 500 + b"\n" * 3000)
             await exchange.gone()
 
-    up = RawUpstream(flood)
-    await up.start()
-    try:
-        async with (
-            attacked(tmp_path, up.url, sessions=SHARED) as arena,
-            contextlib.AsyncExitStack() as stack,
-        ):
-            before = arena.resident_bytes()
-            for _ in range(100):
-                client = await stack.enter_async_context(arena.client())
-                await client.initialize()
-                client.stop_reading()
-                await client.send("GET", Accept="text/event-stream")
-            await asyncio.sleep(5)
-            assert arena.resident_bytes() - before < 200 * MIB
-    finally:
-        await up.stop()
+    async with (
+        RawUpstream(flood) as up,
+        attacked(tmp_path, up.url, sessions=SHARED) as arena,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        before = arena.resident_bytes()
+        for _ in range(100):
+            client = await stack.enter_async_context(arena.client())
+            await client.initialize()
+            client.stop_reading()
+            await client.send("GET", Accept="text/event-stream")
+        await asyncio.sleep(5)
+        assert arena.resident_bytes() - before < 200 * MIB
 
 
 async def test_dear_messages_of_a_server_harm_nobody(tmp_path: Path) -> None:
@@ -71,26 +67,22 @@ async def test_dear_messages_of_a_server_harm_nobody(tmp_path: Path) -> None:
         for _ in range(50):
             await exchange.chunk(event(question))
 
-    up = RawUpstream(dear)
-    await up.start()
-    try:
-        async with (
-            attacked(tmp_path, up.url, sessions=SHARED) as arena,
-            arena.client() as caller,
-            arena.client() as listener,
-        ):
-            for client in (caller, listener):
-                await client.initialize()
-            await listener.send("GET", Accept="text/event-stream")
-            assert (await listener.head()).status == 200
-            await listener.read_until(50 * len(DEAR))
-            head, text = await caller.request(
-                "POST", orjson.dumps({"jsonrpc": "2.0", "id": 5, "method": "tools/list"})
-            )
-            *_, last = text.rstrip(b"\n").split(b"\n\n")
-            assert head.status == 200 and error_of(last.removeprefix(b"data: "))["code"] == -32011
-    finally:
-        await up.stop()
+    async with (
+        RawUpstream(dear) as up,
+        attacked(tmp_path, up.url, sessions=SHARED) as arena,
+        arena.client() as caller,
+        arena.client() as listener,
+    ):
+        for client in (caller, listener):
+            await client.initialize()
+        await listener.send("GET", Accept="text/event-stream")
+        assert (await listener.head()).status == 200
+        await listener.read_until(50 * len(DEAR))
+        head, text = await caller.request(
+            "POST", orjson.dumps({"jsonrpc": "2.0", "id": 5, "method": "tools/list"})
+        )
+        *_, last = text.rstrip(b"\n").split(b"\n\n")
+        assert head.status == 200 and error_of(last.removeprefix(b"data: "))["code"] == -32011
 
 
 async def test_dear_messages_of_a_client_harm_nobody(tmp_path: Path) -> None:
@@ -105,16 +97,14 @@ async def test_dear_messages_of_a_client_harm_nobody(tmp_path: Path) -> None:
         + DEAR
         + b',"_meta":{"progressToken":1}}}'
     )
-    up = RawUpstream(heard)
-    await up.start()
-    try:
-        async with attacked(tmp_path, up.url, sessions=SHARED) as arena:
+    async with (
+        RawUpstream(heard) as up,
+        attacked(tmp_path, up.url, sessions=SHARED) as arena,
+    ):
 
-            async def ask() -> None:
-                async with arena.client() as client:
-                    head, answer = await client.request("POST", body)
-                    assert head.status == 200 and orjson.loads(answer)["id"] == 5
+        async def ask() -> None:
+            async with arena.client() as client:
+                head, answer = await client.request("POST", body)
+                assert head.status == 200 and orjson.loads(answer)["id"] == 5
 
-            await asyncio.gather(*(ask() for _ in range(4)))
-    finally:
-        await up.stop()
+        await asyncio.gather(*(ask() for _ in range(4)))

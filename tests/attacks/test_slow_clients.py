@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -29,13 +30,13 @@ async def answered(client: RawClient) -> tuple[Head, bytes]:
 
 
 @pytest.fixture
-async def upstream() -> RawUpstream:
-    return RawUpstream(done)
+async def upstream() -> AsyncIterator[RawUpstream]:
+    async with RawUpstream(done) as started:
+        yield started
 
 
 async def test_slow_heads_by_the_thousand_are_let_go(tmp_path: Path, upstream: RawUpstream) -> None:
     """Each is told so when its time is over; nobody else notices, and health answers meanwhile."""
-    await upstream.start()
     async with attacked(tmp_path, upstream.url) as arena:
         async with crowd(arena.client, SLOW_HEADS) as slow, arena.client() as watching:
             for client in slow:
@@ -47,7 +48,6 @@ async def test_slow_heads_by_the_thousand_are_let_go(tmp_path: Path, upstream: R
             trickling.cancel()
         assert {head.status for head, _ in told} == {408}
         await upstream_works(arena)
-    await upstream.stop()
 
 
 async def trickle(clients: list[RawClient]) -> None:
@@ -69,7 +69,6 @@ async def upstream_works(arena: Arena) -> None:
 
 async def test_half_sent_bodies_take_no_more_than_is_allowed(tmp_path: Path, upstream: RawUpstream) -> None:
     """Hundreds of megabytes are offered; ``core.max_buffered_bytes`` is held, and nothing when they have gone."""
-    await upstream.start()
     core = {"max_buffered_bytes": KEPT}
     async with attacked(tmp_path, upstream.url, core=core) as arena:
         before = arena.resident_bytes()
@@ -100,14 +99,12 @@ async def test_half_sent_bodies_take_no_more_than_is_allowed(tmp_path: Path, ups
                     client.close()
                     await client.__aenter__()
             assert body == result(1)
-    await upstream.stop()
 
 
 async def test_bodies_that_stop_do_not_keep_others_from_coming_in(
     tmp_path: Path, upstream: RawUpstream
 ) -> None:
     """They fill the memory together and stop; large bodies of others wait a little, and none of them is refused."""
-    await upstream.start()
     core = {"max_buffered_bytes": 8 * MIB, "max_request_bytes": MIB // 2}
     async with attacked(tmp_path, upstream.url, core=core) as arena, crowd(arena.client, 30) as slow:
         for _ in range(10):
@@ -118,7 +115,6 @@ async def test_bodies_that_stop_do_not_keep_others_from_coming_in(
                 await client.initialize()
                 head, body = await client.request("POST", call_body() + b" " * 300_000)
                 assert (head.status, body) == (200, result(1))
-    await upstream.stop()
 
 
 async def send_part(client: RawClient, size: int, announced: int) -> None:
@@ -138,7 +134,6 @@ async def send_half(client: RawClient, half: bytes, announced: int) -> tuple[Hea
 
 async def test_trickling_bodies_are_let_go(tmp_path: Path, upstream: RawUpstream) -> None:
     """A byte now and then keeps no body alive: each is told the floor."""
-    await upstream.start()
     async with attacked(tmp_path, upstream.url) as arena:
         async with crowd(arena.client, HALF_SENT) as slow:
             for client in slow:
@@ -148,7 +143,6 @@ async def test_trickling_bodies_are_let_go(tmp_path: Path, upstream: RawUpstream
             trickling.cancel()
         assert {head.status for head, _ in told} == {408}
         await upstream_works(arena)
-    await upstream.stop()
 
 
 @pytest.mark.parametrize("taking", [True, False], ids=["endless streams", "answers that nobody takes"])
@@ -166,7 +160,6 @@ async def test_answers_without_end_keep_no_memory_from_others(
             await exchange.json(result(1, "z" * 12 * MIB))
 
     upstream.script = script
-    await upstream.start()
     core = {"max_buffered_bytes": 2 * MIB}
     async with (
         attacked(tmp_path, upstream.url, 300_000, core=core) as arena,
@@ -183,7 +176,6 @@ async def test_answers_without_end_keep_no_memory_from_others(
             async with arena.client() as client:
                 await client.initialize()
                 assert (await sent_large(client)).status == 200
-    await upstream.stop()
 
 
 async def sent_large(client: RawClient) -> Head:
@@ -200,7 +192,6 @@ async def test_requests_of_open_streams_take_no_memory(tmp_path: Path, upstream:
         await exchange.gone()
 
     upstream.script = script
-    await upstream.start()
     async with attacked(tmp_path, upstream.url) as arena, crowd(arena.client, 100) as slow:
         before = arena.resident_bytes()
         for client in slow:
@@ -209,4 +200,3 @@ async def test_requests_of_open_streams_take_no_memory(tmp_path: Path, upstream:
             assert (await client.head()).status == 200
             upstream.seen.clear()
         assert arena.resident_bytes() - before < SLACK
-    await upstream.stop()

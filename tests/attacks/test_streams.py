@@ -13,7 +13,7 @@ import pytest
 
 from tests.attacks.arena import Arena, attacked
 from tests.attacks.crowd import AT_ONCE, crowd
-from tests.attacks.test_upstreams import ask, clients, listening, open_streams, streaming
+from tests.attacks.test_upstreams import ask, clients, open_streams, streaming
 from tests.e2e.processes import adapter
 from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body, read_body
 
@@ -123,7 +123,7 @@ async def test_streams_that_are_never_read(tmp_path: Path) -> None:
 
     count = 100
     async with (
-        listening(RawUpstream(pour)) as up,
+        RawUpstream(pour) as up,
         attacked(tmp_path, up.url, core=NO_PINGS) as arena,
         clients(arena, 1) as (owner,),
     ):

@@ -217,13 +217,11 @@ async def guarded(place: Path, keys: str) -> AsyncIterator[tuple[Arena, RawUpstr
     """The attacked server, whose tools are for those with a token of the issuer at ``keys``."""
     policy = {"jwks_url": keys, "issuer": "https://id", "audience": "adapter"}
     server = {"stages": {"*": {"auth": {"plugin": "jwt", "policy": policy}}}}
-    upstream = RawUpstream(done)
-    await upstream.start()
-    try:
-        async with attacked(place, upstream.url, server=server, core=NO_PINGS) as arena:
-            yield arena, upstream
-    finally:
-        await upstream.stop()
+    async with (
+        RawUpstream(done) as upstream,
+        attacked(place, upstream.url, server=server, core=NO_PINGS) as arena,
+    ):
+        yield arena, upstream
 
 
 async def called(client: RawClient, bearer: str, number: int = 1) -> tuple[int, Json]:

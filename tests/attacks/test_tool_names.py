@@ -35,20 +35,19 @@ async def test_a_list_with_an_endless_name_delays_nobody(tmp_path: Path) -> None
         answer = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"tools": [tool]}}
         await exchange.json(orjson.dumps(answer))
 
-    upstream = RawUpstream(listing)
-    await upstream.start()
-    try:
-        async with attacked(tmp_path, upstream.url) as arena, arena.client() as client:
-            await client.initialize()
-            body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
-            until = time.monotonic() + ATTACKED_FOR
-            while time.monotonic() < until:
-                head, _ = await client.request("POST", body)
-                assert head.status == 200
-            assert "policy changed a tool" in arena.log
-            assert max(map(len, arena.log.splitlines())) < 4096
-    finally:
-        await upstream.stop()
+    async with (
+        RawUpstream(listing) as upstream,
+        attacked(tmp_path, upstream.url) as arena,
+        arena.client() as client,
+    ):
+        await client.initialize()
+        body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        until = time.monotonic() + ATTACKED_FOR
+        while time.monotonic() < until:
+            head, _ = await client.request("POST", body)
+            assert head.status == 200
+        assert "policy changed a tool" in arena.log
+        assert max(map(len, arena.log.splitlines())) < 4096
 
 
 @pytest.mark.e2e
@@ -63,23 +62,19 @@ async def test_a_call_of_any_name_is_one_short_line_of_the_access_log(tmp_path: 
         answer = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"tools": [], "content": []}}
         await exchange.json(orjson.dumps(answer))
 
-    upstream = RawUpstream(done)
-    await upstream.start()
-    try:
-        async with attacked(tmp_path, upstream.url, core={"access_log": True}) as arena:
-            async with arena.client() as client:
-                await client.initialize()
-                until = time.monotonic() + ATTACKED_FOR
-                calls = 0
-                while time.monotonic() < until:
-                    calls += 1
-                    head, _ = await client.request("POST", call_body("NAME", calls).replace(b"NAME", name))
-                    assert head.status == 200
-            await asyncio.sleep(0.5)
-            lines = [
-                line for line in arena.log.splitlines() if '"tools/call"' in line and '"upstream"' in line
-            ]
-            assert len(lines) == calls
-            assert max(map(len, lines)) < 8192
-    finally:
-        await upstream.stop()
+    async with (
+        RawUpstream(done) as upstream,
+        attacked(tmp_path, upstream.url, core={"access_log": True}) as arena,
+    ):
+        async with arena.client() as client:
+            await client.initialize()
+            until = time.monotonic() + ATTACKED_FOR
+            calls = 0
+            while time.monotonic() < until:
+                calls += 1
+                head, _ = await client.request("POST", call_body("NAME", calls).replace(b"NAME", name))
+                assert head.status == 200
+        await asyncio.sleep(0.5)
+        lines = [line for line in arena.log.splitlines() if '"tools/call"' in line and '"upstream"' in line]
+        assert len(lines) == calls
+        assert max(map(len, lines)) < 8192

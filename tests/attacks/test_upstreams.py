@@ -36,16 +36,6 @@ LIST = b'{"jsonrpc":"2.0","id":9,"method":"tools/list"}'
 
 
 @contextlib.asynccontextmanager
-async def listening(up: RawUpstream) -> AsyncIterator[RawUpstream]:
-    """The upstream, until the block ends."""
-    await up.start()
-    try:
-        yield up
-    finally:
-        await up.stop()
-
-
-@contextlib.asynccontextmanager
 async def clients(arena: Arena, count: int) -> AsyncIterator[list[RawClient]]:
     """Clients at the attacked server, each with a session of its own."""
     async with contextlib.AsyncExitStack() as stack:
@@ -84,7 +74,7 @@ async def test_calls_over_a_restart_run_once(tmp_path: Path, ends: str) -> None:
             exchange.break_off()
 
     async with (
-        listening(RawUpstream(slow)) as up,
+        RawUpstream(slow) as up,
         attacked(tmp_path, up.url) as arena,
         clients(arena, 20) as all_,
     ):
@@ -113,7 +103,7 @@ async def test_server_that_closes_after_each_call(tmp_path: Path) -> None:
             await exchange.json(b'{"jsonrpc":"2.0","id":9,"result":{"tools":[]}}')
 
     async with (
-        listening(RawUpstream(closing)) as up,
+        RawUpstream(closing) as up,
         attacked(tmp_path, up.url) as arena,
         clients(arena, 1) as (client,),
     ):
@@ -131,11 +121,8 @@ STREAMS = 600
 @contextlib.asynccontextmanager
 async def streaming(place: Path) -> AsyncIterator[tuple[Running, int]]:
     """The benchmark's upstream in a process of its own, whose streams stay open."""
-    up = await start([sys.executable, "-m", "tests.bench.upstream"], place / "upstream.log")
-    try:
+    async with await start([sys.executable, "-m", "tests.bench.upstream"], place / "upstream.log") as up:
         yield up, int(await up.line(START_TIMEOUT))
-    finally:
-        await up.stop()
 
 
 async def open_streams(port: int) -> int:
@@ -227,7 +214,7 @@ async def test_answers_without_an_end_take_bounded_memory(tmp_path: Path, endles
 
     up = RawUpstream(pour, opening=first)
     core = {"upstream": {"max_answer_bytes": "4Mi"}, "upstream_ping": {"enabled": False}}
-    async with listening(up), attacked(tmp_path, up.url, core=core) as arena, clients(arena, 1) as (client,):
+    async with up, attacked(tmp_path, up.url, core=core) as arena, clients(arena, 1) as (client,):
         before = arena.resident_bytes()
         async with arena.client() as other:
             head, body = await other.request("POST", INITIALIZE)
@@ -267,7 +254,7 @@ async def test_hanging_server_holds_up_no_cleanup(tmp_path: Path) -> None:
             else:
                 await super()._answer(exchange)
 
-    async with listening(Hanging(done)) as up, listening(RawUpstream(done)) as well:
+    async with Hanging(done) as up, RawUpstream(done) as well:
         entry = {"id": "well", "mount_path": "/well", "upstream": {"url": well.url}}
         sections: dict[str, Any] = {
             "core": {"cleanup_interval_seconds": 0.3, "upstream_ping": {"enabled": False}},
@@ -307,7 +294,7 @@ async def test_server_that_wakes_slowly_is_used_and_not_flooded(tmp_path: Path) 
         "failure_threshold": 2,
         "open_cooldown_seconds": 0.5,
     }
-    async with listening(up), attacked(tmp_path, up.url, core={"upstream_ping": ping}) as arena:
+    async with up, attacked(tmp_path, up.url, core={"upstream_ping": ping}) as arena:
         async with asyncio.timeout(10):
             while (await ask(arena, "/healthz"))[0] != 200:
                 await asyncio.sleep(0.1)
@@ -336,7 +323,7 @@ async def test_calls_beyond_the_grace_of_a_stop_are_answered(tmp_path: Path) -> 
             await exchange.begin_stream()
         await exchange.gone()
 
-    async with listening(RawUpstream(hang)) as up:
+    async with RawUpstream(hang) as up:
         core = {"shutdown_grace_seconds": 1, "upstream_ping": {"enabled": False}}
         async with adapter(tmp_path, up.url, core=core) as front, contextlib.AsyncExitStack() as stack:
             opened = [await stack.enter_async_context(RawClient(front.port)) for _ in range(11)]

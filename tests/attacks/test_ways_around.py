@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from tests.attacks.arena import attacked
-from tests.attacks.test_upstreams import clients, listening
+from tests.attacks.test_upstreams import clients
 from tests.e2e.processes import adapter
 from tests.edge.raw import Exchange, RawClient, RawUpstream
 
@@ -125,7 +125,7 @@ async def test_no_hidden_tool_is_reached(tmp_path: Path, server: Json) -> None:
     """By no spelling of its name or of the three tools, in no place, in no batch, and with no task around it; the
     others can be called all the while."""
     async with (
-        listening(RawUpstream(desk)) as up,
+        RawUpstream(desk) as up,
         attacked(tmp_path, up.url, server=server, core=NO_PINGS) as arena,
         clients(arena, 1) as (client,),
     ):
@@ -163,7 +163,7 @@ async def test_tasks_stay_in_their_session(tmp_path: Path, server: Json) -> None
         return head.status, orjson.loads(answer)
 
     async with (
-        listening(RawUpstream(desk)) as up,
+        RawUpstream(desk) as up,
         adapter(tmp_path, up.url, servers=[entry(up.url, server)], core=core) as front,
         RawClient(front.port) as first,
         RawClient(front.port) as second,

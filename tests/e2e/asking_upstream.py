@@ -17,6 +17,7 @@ from uuid import uuid4
 from aiohttp import web
 
 from tests.e2e.console_tools import HOSTILE_TEXT, Json
+from tests.e2e.web_pages import any_of, served
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 LINK = "https://sign.example/authorize/x?state=0123456789&next=%2Fhome"
@@ -285,13 +286,6 @@ def _content(uri: str) -> Json:
 async def asking_upstream() -> AsyncIterator[AskingUpstream]:
     """One on 127.0.0.1."""
     upstream = AskingUpstream()
-    app = web.Application()
-    app.router.add_route("*", "/mcp", upstream.serve)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    upstream.url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
-    try:
+    async with served(any_of("/mcp", upstream.serve)) as base:
+        upstream.url = f"{base}/mcp"
         yield upstream
-    finally:
-        await runner.cleanup()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.e2e import provision
-from tests.e2e.processes import server
+from tests.e2e.processes import Server
 from tests.e2e.replicas import serving
 from tests.missing import Missing
 
@@ -112,7 +112,7 @@ async def compare(place: Path, replicas: int = 1, workers: int = 1) -> list[Verd
     """
     verdicts: list[Verdict] = []
     async with (
-        server("tests.e2e.conformance_server", place) as upstream,
+        Server("tests.e2e.conformance_server", place) as upstream,
         serving(place, upstream.url, replicas=replicas, workers=workers) as front,
     ):
         for revision in REVISIONS:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e import provision
 from tests.e2e.disks import IN_NAMESPACE
+from tests.e2e.talk import Command, commands
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +52,12 @@ def mcp1_python() -> Path:
 def fastmcp4_python() -> Path:
     """A Python with FastMCP 4."""
     return provision.venv("fastmcp4")
+
+
+@pytest.fixture(scope="session")
+def command(node: Path, mcp1_python: Path, fastmcp4_python: Path) -> Command:
+    """Every official client is there."""
+    return commands(node, mcp1_python, fastmcp4_python)
 
 
 @pytest.fixture(scope="session")

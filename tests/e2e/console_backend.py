@@ -20,6 +20,7 @@ from adapter.errors import NotFound
 from tests.e2e import console_results as results
 from tests.e2e import console_script as script
 from tests.e2e.console_tools import TOOLS, Json
+from tests.e2e.web_pages import served
 
 PATH = "/explorer"
 OPERATOR = "olga"
@@ -28,7 +29,7 @@ PRINCIPALS = {"token-of-olga": OPERATOR, "token-of-vic": "vic"}
 
 @dataclass
 class Backend:
-    """``auth``: tokens are asked for. ``rough``: the hostile and the vast server are there too.
+    """``auth``: tokens are asked for. ``rough``: the hostile server is there too.
 
     ``calls`` tell a test what reached it.
     """
@@ -36,8 +37,6 @@ class Backend:
     auth: bool = False
     rough: bool = False
     allow_execute: bool = True
-    accepted: bool = False
-    digest: str = "060cac73bca9082fa97bd837"
     calls: list[tuple[str, Json]] = field(default_factory=list)
     happened: list[Json] = field(default_factory=list)
     files: PageFiles = field(default_factory=PageFiles)
@@ -49,7 +48,7 @@ class Backend:
     def routes(self) -> list[web.RouteDef]:
         data: dict[str, Callable[[str], Any]] = {
             "me": self._me,
-            "servers": lambda _: script.servers(0 if self.accepted else 2, rough=self.rough),
+            "servers": lambda _: script.servers(rough=self.rough),
             "sessions": script.sessions,
             "files": lambda _: script.files(),
             "activity": lambda _: script.activity(),
@@ -62,7 +61,6 @@ class Backend:
             web.get(f"{PATH}/-/exchanges", self._exchanges),
             web.get(f"{PATH}/-/connect/{{server}}", self._connect),
             web.get(f"{PATH}/-/pins/{{server}}", self._pins),
-            web.post(f"{PATH}/-/pins/{{server}}/accept", self._accept),
             web.get(f"{PATH}/{{server}}/tools", self._tools),
             web.get(f"{PATH}/{{server}}/prompts", self._prompts),
             web.get(f"{PATH}/{{server}}/resources", self._resource),
@@ -132,16 +130,7 @@ class Backend:
 
     async def _pins(self, request: web.Request) -> web.Response:
         self._who(request)
-        drifted = request.match_info["server"] == "studio" and not self.accepted
-        return web.json_response(script.pins(not drifted, self.digest))
-
-    async def _accept(self, request: web.Request) -> web.Response:
-        if not self._operates(self._who(request)):
-            return web.json_response({"detail": "Only operators accept tools."}, status=403)
-        if (await request.json())["digest"] != self.digest:
-            return web.json_response({"detail": "The catalogue is another by now."}, status=409)
-        self.accepted = True
-        return web.json_response({"accepted": self.digest})
+        return web.json_response(script.pins(drifted=request.match_info["server"] == "studio"))
 
     # --- the tool API -----------------------------------------------------------------------------------------
 
@@ -211,9 +200,6 @@ class Backend:
             "draw_landscape": lambda: results.landscape(given["filename"], base),
             "report/weekly": results.weekly,
             "list_orders": results.orders,
-            "pour": lambda: {
-                "content": [results.text("Lorem <b>ipsum</b> dolor sit amet.\n" * (results.LONG // 35))]
-            },
         }
         if name in made:
             return 200, made[name]()
@@ -255,17 +241,9 @@ async def _event(stream: web.StreamResponse, name: str, data: Any) -> None:
 @asynccontextmanager
 async def serving(backend: Backend, port: int = 0) -> AsyncIterator[str]:
     """The backend on 127.0.0.1; the URL of its page."""
-    app = web.Application(client_max_size=128 * 1024**2)
-    app.add_routes(backend.routes())
     # A reader that goes away ends its request here as it does at the adapter.
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}{PATH}/"
-    finally:
-        await runner.cleanup()
+    async with served(*backend.routes(), port=port, handler_cancellation=True) as base:
+        yield f"{base}{PATH}/"
 
 
 async def main() -> None:

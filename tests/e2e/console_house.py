@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from adapter.demo import TOOLS
 from adapter.upstream.demo import shop
 from tests.e2e.asking_upstream import AskingUpstream, asking_upstream
 from tests.e2e.hostile_upstream import hostile_upstreams
-from tests.e2e.processes import START_TIMEOUT, Adapter, Running, start
+from tests.e2e.processes import Adapter, Running, Server, start
 from tests.e2e.provision import packages
 
 SCENES = Path(__file__).parent / "console" / "live.mjs"
@@ -62,11 +61,8 @@ class Theatre:
 async def theatre(node: Path, chromium: Path, place: Path, scenes: Path = SCENES) -> AsyncIterator[Theatre]:
     """A browser in which ``scenes`` are played."""
     environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(chromium)}
-    process = await start([node, scenes], place / "scenes.log", environment)
-    try:
+    async with await start([node, scenes], place / "scenes.log", environment) as process:
         yield Theatre(process)
-    finally:
-        await process.stop()
 
 
 @dataclass
@@ -101,34 +97,26 @@ async def house(place: Path, *, auth: bool) -> AsyncIterator[House]:
     """
     store = place / "data"
     shared = [store / "uploads", store / "artifacts"]
-    demo = await _started("tests.e2e.watched_demo", place, place / "demo", *shared)
-    processes = [demo[0]]
-    try:
-        servers = _servers(demo[1])
+    async with AsyncExitStack() as stack:
+
+        async def started(module: str, *arguments: Path) -> Server:
+            return await stack.enter_async_context(Server(module, place, arguments))
+
+        demo = await started("tests.e2e.watched_demo", place / "demo", *shared)
+        servers = _servers(demo.url)
         if auth:
             (place / "tools.json").write_text(json.dumps([READ]))
-            drifting = await _started("tests.e2e.redefined_server", place, place / "tools.json")
-            processes.append(drifting[0])
-            servers.append(_server(DRIFTING, drifting[1]))
-        async with hostile_upstreams() as rough, asking_upstream() as asking:
-            if auth:
-                servers += [_server(name, f"{rough}/{name}") for name in ("hostile", "vast")]
-                servers.append({**_server("asking", asking.url), "adapters": [WEIGHED]})
-            front = Adapter(place, _settings(place, servers, auth=auth))
-            try:
-                await front.start()
-                yield House(front, demo[0], place, asking)
-            finally:
-                await front.stop()
-    finally:
-        for process in processes:
-            await process.stop()
-
-
-async def _started(module: str, place: Path, *arguments: Path) -> tuple[Running, str]:
-    """A server of ours and its URL."""
-    process = await start([sys.executable, "-m", module, "0", *arguments], place / f"{module}.log")
-    return process, await process.line(START_TIMEOUT)
+            drifting = await started("tests.e2e.redefined_server", place / "tools.json")
+            servers.append(_server(DRIFTING, drifting.url))
+        rough = await stack.enter_async_context(hostile_upstreams())
+        asking = await stack.enter_async_context(asking_upstream())
+        if auth:
+            servers += [_server(name, f"{rough}/{name}") for name in ("hostile", "vast")]
+            servers.append({**_server("asking", asking.url), "adapters": [WEIGHED]})
+        front = Adapter(place, _settings(place, servers, auth=auth))
+        await stack.enter_async_context(front)
+        assert demo.running is not None
+        yield House(front, demo.running, place, asking)
 
 
 def _settings(place: Path, servers: list[dict[str, Any]], *, auth: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tests.e2e.filing import (
     said,
     sha256,
 )
-from tests.ports import free_port
+from tests.e2e.web_pages import any_of, served
 
 FORM = """<!doctype html><meta charset=utf-8><title>Form</title><h1>Form</h1>
 <form><input type=file multiple></form><ul></ul><a href=report.csv>Report</a>
@@ -56,17 +56,13 @@ async def form_page() -> AsyncIterator[str]:
     """The address of a page that shows name, size and digest of the files chosen in its form. Below it, at
     ``report.csv``, is a file that a browser downloads."""
 
-    async def answer(request: web.BaseRequest) -> web.Response:
+    async def answer(request: web.Request) -> web.Response:
         if request.path == "/report.csv":
             return web.Response(body=REPORT, headers={"Content-Disposition": "attachment"})
         return web.Response(text=FORM, content_type="text/html")
 
-    runner = web.ServerRunner(web.Server(answer))
-    await runner.setup()
-    port = free_port()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    yield f"http://127.0.0.1:{port}/"
-    await runner.cleanup()
+    async with served(any_of("/{path:.*}", answer)) as base:
+        yield f"{base}/"
 
 
 async def choose(host: Host, *handles: str) -> list[Json]:

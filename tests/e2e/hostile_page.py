@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import ClientSession, web
 
+from tests.e2e.web_pages import any_of, served
 from tests.edge.raw import INITIALIZE, modern_body, modern_fields
 
 ADAPTER = b'"mcp-file-adapter"'
@@ -124,11 +125,12 @@ class Site:
 async def hostile_site() -> AsyncIterator[Site]:
     """The site on 127.0.0.1: ``/`` is the page, ``/upstream`` the server."""
     site = Site()
-    app = web.Application()
-    app.router.add_get("/", site.page)
-    app.router.add_get("/told", site.hear)
-    app.router.add_route("*", "/upstream", site.answer)
-    async with _serving(app) as site.url:
+    routes = (
+        web.get("/", site.page),
+        web.get("/told", site.hear),
+        any_of("/upstream", site.answer),
+    )
+    async with served(*routes) as site.url:
         yield site
 
 
@@ -159,18 +161,5 @@ async def old_browser(adapter: str) -> AsyncIterator[str]:
             }
             return web.Response(status=answer.status, body=await answer.read(), headers=kept)
 
-    app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", pass_on)
-    async with _serving(app) as url:
+    async with served(any_of("/{tail:.*}", pass_on)) as url:
         yield url
-
-
-@asynccontextmanager
-async def _serving(app: web.Application) -> AsyncIterator[str]:
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()

@@ -4,13 +4,13 @@ are long, and ``/vast``, which has thousands of tools.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from aiohttp import web
 
 from tests.e2e import console_results as results
 from tests.e2e.console_tools import HOSTILE_TEXT, TOOLS, Json
+from tests.e2e.web_pages import any_of, served
 
 _LINE = "Lorem <b>ipsum</b> dolor sit amet.\n"
 
@@ -48,15 +48,6 @@ async def _serve(request: web.Request) -> web.Response:
     return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
-@asynccontextmanager
-async def hostile_upstreams() -> AsyncIterator[str]:
+def hostile_upstreams() -> AbstractAsyncContextManager[str]:
     """Both on 127.0.0.1; the URL that their paths stand behind."""
-    app = web.Application()
-    app.router.add_route("*", "/{server}", _serve)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    return served(any_of("/{server}", _serve))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +32,12 @@ def settings(
     }
 
 
-@asynccontextmanager
-async def serving(
+def serving(
     place: Path,
     command: Command,
     entry: Mapping[str, Any] | None = None,
     sessions: Mapping[str, Any] | None = None,
     **upstream: Any,
-) -> AsyncIterator[Adapter]:
+) -> Adapter:
     """The adapter in front of one server over stdio; see ``settings``."""
-    front = Adapter(place, settings(place, command, entry, sessions, **upstream))
-    try:
-        await front.start()
-        yield front
-    finally:
-        await front.stop()
+    return Adapter(place, settings(place, command, entry, sessions, **upstream))

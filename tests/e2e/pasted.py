@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.processes import Running, answers, start
+from tests.e2e.processes import answers, start
 from tests.e2e.provision import packages
 from tests.e2e.test_playwright import QUIET
 
@@ -41,12 +41,11 @@ class Machine:
         """``mcp-adapter serve`` on a free port, until the block ends; the base of its URLs."""
         command: list[str | Path] = ["env", "-C", self.folder, "mcp-adapter", "serve", *arguments]
         log = self.folder / "adapter.log"
-        running: Running = await start([*command, "--port", str(port)], log, {**self.variables, **variables})
-        try:
+        async with await start(
+            [*command, "--port", str(port)], log, {**self.variables, **variables}
+        ) as running:
             await answers(f"http://127.0.0.1:{port}/livez", running)
             yield f"http://127.0.0.1:{port}"
-        finally:
-            await running.stop()
 
 
 def machine(place: Path, node: Path, chromium: Path) -> Machine:

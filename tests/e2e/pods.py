@@ -42,13 +42,10 @@ async def serving(release: Rendered, place: Path, port: int) -> AsyncIterator[Ru
     """The adapter as the container starts it, from the moment at which its readiness probe succeeds."""
     (serve, option, _) = release.container()["args"]
     command = [sys.executable, "-m", "adapter", serve, option, settings_file(place, release)]
-    running = await start(command, place / "adapter.log", release.variables())
-    try:
+    async with await start(command, place / "adapter.log", release.variables()) as running:
         await listens(port, running)
         await ready(release.container()["readinessProbe"]["httpGet"], port, running)
         yield running
-    finally:
-        await running.stop()
 
 
 async def ready(asked: Mapping[str, Any], port: int, running: Running) -> None:

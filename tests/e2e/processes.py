@@ -9,11 +9,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 
@@ -76,6 +76,12 @@ class Running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
     async def _ended(self) -> None:
         # Reads what is left too: an unread pipe keeps its transport open after the process has gone.
         await self.process.communicate()
@@ -101,24 +107,17 @@ async def start(
 
 
 @dataclass
-class Server:
-    """An upstream of ours, ``python -m MODULE``, that can be killed and started again on its port."""
+class Restartable(ABC):
+    """A process that can be killed and started again; as a block, it runs until the block ends."""
 
-    module: str
-    place: Path
-    port: int = 0
-    url: str = ""
-    running: Running | None = None
+    running: Running | None = field(default=None, init=False)
 
+    @abstractmethod
     async def start(self) -> None:
-        """Returns when it listens."""
-        log = self.place / f"{self.module}.log"
-        self.running = await start([sys.executable, "-m", self.module, str(self.port)], log)
-        self.url = await self.running.line(START_TIMEOUT)
-        self.port = int(self.url.split(":")[2].split("/")[0])
+        """Returns when it can be used."""
 
     async def kill(self) -> None:
-        """SIGKILL; nothing listens on the port any more."""
+        """SIGKILL; nothing listens on the port any more, and what was not stored is lost."""
         assert self.running is not None
         await self.running.kill()
 
@@ -127,20 +126,39 @@ class Server:
         if self.running is not None:
             await self.running.stop()
 
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
 
-@asynccontextmanager
-async def server(module: str, place: Path) -> AsyncIterator[Server]:
-    """The server of ``module``, listening until the block ends."""
-    upstream = Server(module, place)
-    try:
-        await upstream.start()
-        yield upstream
-    finally:
-        await upstream.stop()
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
 
 @dataclass
-class Adapter:
+class Server(Restartable):
+    """An upstream of ours, ``python -m MODULE PORT``; it keeps its port when it is started again."""
+
+    module: str
+    place: Path
+    arguments: Sequence[str | Path] = ()
+    port: int = 0
+    url: str = ""
+
+    async def start(self) -> None:
+        """Returns when it listens."""
+        log = self.place / f"{self.module}.log"
+        command = [sys.executable, "-m", self.module, str(self.port), *self.arguments]
+        self.running = await start(command, log)
+        self.url = await self.running.line(START_TIMEOUT)
+        self.port = int(self.url.split(":")[2].split("/")[0])
+
+
+@dataclass
+class Adapter(Restartable):
     """The adapter as its own process, with a settings file and a store of its own in ``place``.
 
     ``launcher`` is a command that ends as the one it is given, in surroundings of its making.
@@ -149,7 +167,6 @@ class Adapter:
     place: Path
     settings: Mapping[str, Any]
     port: int = field(default_factory=free_port)
-    running: Running | None = None
     launcher: Sequence[str | Path] = ()
 
     @property
@@ -166,8 +183,7 @@ class Adapter:
         """Returns when the port is open and every upstream was reached once."""
         config = self.place / "adapter.json"
         config.write_text(json.dumps(self.settings))  # JSON is YAML too
-        argv: list[str | Path] = [
-            *self.launcher,
+        serve: list[str | Path] = [
             sys.executable,
             "-m",
             "adapter",
@@ -177,49 +193,32 @@ class Adapter:
             "--port",
             str(self.port),
         ]
-        self.running = await start(argv, self.place / "adapter.log")
+        self.running = await start([*self.launcher, *serve], self.place / "adapter.log")
         await answers(f"{self.base}/livez", self.running)
         await answers(f"{self.base}/readyz", self.running)
 
-    async def kill(self) -> None:
-        """SIGKILL; what it had not stored is lost."""
-        assert self.running is not None
-        await self.running.kill()
 
-    async def stop(self) -> None:
-        """Ends it, if it was not ended before."""
-        if self.running is not None:
-            await self.running.stop()
-
-
-@asynccontextmanager
-async def adapter(
+def adapter(
     place: Path,
-    upstream: str,
+    upstream: str | Mapping[str, Any],
     *,
     adapters: Sequence[Mapping[str, Any]] = (),
+    entry: Mapping[str, Any] | None = None,
     launcher: Sequence[str | Path] = (),
     **sections: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-) -> AsyncIterator[Adapter]:
-    """The adapter with one server, ``upstream`` at ``/mcp``, whose files ``adapters`` move; ``sections`` join the
-    settings file."""
-    entry = {
-        "id": "upstream",
-        "mount_path": "/mcp",
-        "upstream": {"url": upstream},
-        "adapters": list(adapters),
-    }
+) -> Adapter:
+    """The adapter with one server at ``/mcp``, whose files ``adapters`` move: ``upstream``, by its URL or settings.
+
+    ``entry`` has more of the server's keys, and ``sections`` join the settings file.
+    """
+    transport = {"url": upstream} if isinstance(upstream, str) else upstream
+    mount = {"id": "upstream", "mount_path": "/mcp", "upstream": transport, "adapters": list(adapters)}
     settings = {
         "storage": {"root": str(place / "data")},
-        "servers": [entry],
+        "servers": [{**mount, **(entry or {})}],
         **sections,
     }
-    front = Adapter(place, settings, launcher=launcher)
-    try:
-        await front.start()
-        yield front
-    finally:
-        await front.stop()
+    return Adapter(place, settings, launcher=launcher)
 
 
 async def listens(port: int, running: Running) -> None:

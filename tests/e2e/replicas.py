@@ -78,7 +78,7 @@ async def replicated(
     ``port`` is the balancer's, for settings that name it; None chooses one. ``server`` are more settings of the server.
     """
     async with AsyncExitStack() as stack:
-        redis = await _listening(stack, place / "redis", redis_argv)
+        redis = await beside(stack, place / "redis", redis_argv)
         shared = {
             "storage": {"root": str(place / "data")},
             "state_persistence": {"type": "redis", "redis": {"host": "127.0.0.1", "port": redis}},
@@ -99,11 +99,11 @@ async def replicated(
             await fronts[-1].start()
         ports = [front.port for front in fronts]
         front = port or free_port()
-        await _listening(stack, place / "balancer", lambda at, room: balancer(room, at, ports), front)
+        await beside(stack, place / "balancer", lambda at, room: balancer(room, at, ports), front)
         yield Serving(f"http://127.0.0.1:{front}", replicas=fronts)
 
 
-async def _listening(
+async def beside(
     stack: AsyncExitStack, room: Path, argv: Callable[[int, Path], list[str]], port: int | None = None
 ) -> int:
     """Start a server with a directory of its own; its port, once it listens there."""

@@ -33,13 +33,10 @@ class Surveyors:
         """Ask everything, and listen until ``hears`` messages have come."""
         sdk, _, mode = name.partition(" ")
         questions = {"sdk": sdk, "mode": mode or None, "target": target, "calls": calls, "hears": hears}
-        running = await start(
+        async with await start(
             [*self._program(sdk), json.dumps(questions)], self._log, {"NODE_PACKAGES": str(packages())}
-        )
-        try:
+        ) as running:
             found: Found = json.loads(await running.line(PATIENCE))
-        finally:
-            await running.stop()
         return found
 
     async def surveys(

@@ -113,20 +113,17 @@ async def supervised(
     The upstream does what ``script`` says, or else what Scripted does.
     """
     scripted = Scripted()
-    up = RawUpstream(script or scripted)
-    await up.start()
     core = {"workers": workers, "upstream_ping": {"enabled": False}, **core}
-    try:
-        entry = {"id": "upstream", "mount_path": "/mcp", "upstream": {"url": up.url}, **(server or {})}
-        given = {"telemetry": telemetry, "console": console}
-        more: dict[str, Any] = {name: section for name, section in given.items() if section is not None}
-        async with adapter(place, up.url, core=core, servers=[entry], **more) as front:
-            found = Supervised(front, up, scripted)
-            await found.serving(workers)
-            yield found
-    finally:
-        scripted.go.set()
-        await up.stop()
+    given = {"telemetry": telemetry, "console": console}
+    more: dict[str, Any] = {name: section for name, section in given.items() if section is not None}
+    async with RawUpstream(script or scripted) as up:
+        try:
+            async with adapter(place, up.url, entry=server, core=core, **more) as front:
+                found = Supervised(front, up, scripted)
+                await found.serving(workers)
+                yield found
+        finally:
+            scripted.go.set()
 
 
 @dataclass

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.processes import START_TIMEOUT, Running, start
+from tests.e2e.provision import HERE, packages
 
 PATIENCE = 3.0
 """Seconds within which every client must know what came of a call, or why it failed."""
+
+
+Command = Callable[[str], list[str | Path]]
+"""The command line of a client by its name, without its URL and headers."""
 
 
 class Talk:
@@ -40,23 +46,50 @@ class Talk:
         return await self.ask("call", tool="echo", arguments={"text": text})
 
 
+def commands(node: Path, mcp1: Path, fastmcp4: Path) -> Command:
+    """The command lines of the official clients, with the programs that run them."""
+    pythons = {"python_v1": mcp1, "python_v2": Path(sys.executable), "fastmcp4": fastmcp4}
+
+    def line(name: str) -> list[str | Path]:
+        script = name.split()[0]
+        if script.startswith("ts_"):
+            return [node, HERE / "clients" / f"{script}.mjs"]
+        return [pythons[script], "-m", f"tests.e2e.clients.{script}"]
+
+    return line
+
+
 @asynccontextmanager
 async def opened(
+    command: Command,
     name: str,
-    argv: Sequence[str | Path],
-    log: Path,
-    *,
     url: str,
-    mode: Sequence[str] = (),
+    place: Path,
     headers: Mapping[str, str] | None = None,
-    environment: Mapping[str, str] | None = None,
+    **variables: str,
 ) -> AsyncIterator[Talk]:
-    """The client script ``argv``, loaded; its first answer says whether it connected to ``url``."""
-    command = [*argv, url, json.dumps(dict(headers or {})), *mode]
-    running = await start(command, log, environment)
-    try:
+    """The client called ``name``, loaded; its first answer says whether it connected to ``url``."""
+    script, *mode = name.split()
+    argv = [*command(script), url, json.dumps(dict(headers or {})), *mode]
+    log = place / f"{' '.join([name, *variables.values()])}.log"
+    async with await start(argv, log, {"NODE_PACKAGES": str(packages()), **variables}) as running:
         talk = Talk(name, running)
         assert (await talk.answer(START_TIMEOUT))["step"] == "start"
         yield talk
-    finally:
-        await running.stop()
+
+
+@asynccontextmanager
+async def connected(
+    command: Command,
+    name: str,
+    url: str,
+    place: Path,
+    headers: Mapping[str, str] | None = None,
+    within: float = PATIENCE,
+    **variables: str,
+) -> AsyncIterator[Talk]:
+    """The client called ``name``, which connected to ``url`` in so many seconds."""
+    async with opened(command, name, url, place, headers, **variables) as client:
+        told = await client.answer(within)
+        assert told["ok"], (name, told)
+        yield client

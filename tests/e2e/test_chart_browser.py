@@ -34,12 +34,9 @@ async def browser(
     machine: list[str | Path] = ["--executable-path", chromium, "--config", config]
     entry: list[str | Path] = [node, script, "--headless", "--browser", "chromium", "--no-sandbox", *machine]
     given = moved(release.container("playwright")["args"], {"8931": port, "/data": place / "files"})
-    running = await start([*entry, *given], place / "playwright.log")
-    try:
+    async with await start([*entry, *given], place / "playwright.log") as running:
         await listens(port, running)
         yield
-    finally:
-        await running.stop()
 
 
 async def test_the_quick_start_moves_files_both_ways(

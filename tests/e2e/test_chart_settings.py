@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,9 +14,11 @@ import pytest
 from adapter.settings.root import Settings
 from tests.e2e.balancer import balancer_argv
 from tests.e2e.charts import STACKS, Rendered, rendered
+from tests.e2e.filing import said
+from tests.e2e.json_session import JsonSession
 from tests.e2e.pods import fields, local, serving, settings_file
-from tests.e2e.processes import START_TIMEOUT, listens, server, start
-from tests.e2e.replicas import redis_argv
+from tests.e2e.processes import START_TIMEOUT, Server, start
+from tests.e2e.replicas import beside, redis_argv
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -91,7 +91,7 @@ async def test_check_and_the_probes_find_the_adapter_fine(tmp_path: Path) -> Non
 
     The settings serve one public name only, so a probe without its Host would get 421 and the pod be restarted.
     """
-    async with server(UPSTREAM, tmp_path) as upstream:
+    async with Server(UPSTREAM, tmp_path) as upstream:
         port = free_port()
         release = local("standalone-durable", place=tmp_path, port=port, upstream=upstream.url)
         checked = await start(
@@ -115,7 +115,7 @@ async def test_prometheus_finds_the_metrics(tmp_path: Path) -> None:
     stack = ("standalone-durable", "observability")
     port, metrics = free_port(), free_port()
     sets = [f"config.telemetry.prometheus.port={metrics}", "serviceMonitor.enabled=true"]
-    async with server(UPSTREAM, tmp_path) as upstream:
+    async with Server(UPSTREAM, tmp_path) as upstream:
         release = local(*stack, place=tmp_path, port=port, upstream=upstream.url, sets=sets)
         (endpoint,) = release.only("ServiceMonitor")["spec"]["endpoints"]
         (target,) = [each for each in release.container()["ports"] if each["name"] == endpoint["port"]]
@@ -144,7 +144,7 @@ async def test_three_pods_serve_as_one(tmp_path: Path, replicas_programs: None) 
     """Three processes with the settings of the tier, one Redis with a password, and nginx: a session is everybody's."""
     del replicas_programs
     async with AsyncExitStack() as stack:
-        upstream = await stack.enter_async_context(server(UPSTREAM, tmp_path))
+        upstream = await stack.enter_async_context(Server(UPSTREAM, tmp_path))
         redis = await beside(stack, tmp_path / "redis", locked_redis)
         sets = [
             "config.state_persistence.redis.host=127.0.0.1",
@@ -160,9 +160,10 @@ async def test_three_pods_serve_as_one(tmp_path: Path, replicas_programs: None) 
         front = await beside(stack, tmp_path / "nginx", lambda port, room: balancer_argv(room, port, ports))
         client = await stack.enter_async_context(aiohttp.ClientSession(headers=CLIENT))
         url = f"http://127.0.0.1:{front}/mcp/playwright"
-        session = await opened(client, url)
-        said = [await echoed(client, url, session, f"hello {number}") for number in range(9)]
-        assert said == [f"you said hello {number}" for number in range(9)]
+        session = JsonSession(client, url)
+        await session.open()
+        for number in range(9):
+            assert said(await session.call("echo", text=f"hello {number}")) == f"you said hello {number}"
         for port in ports:
             health = await acquainted(client, f"http://127.0.0.1:{port}/healthz", len(ports))
             assert {other["settings"] for other in health["replica"]["others"]} == {"same"}
@@ -181,41 +182,6 @@ async def acquainted(client: aiohttp.ClientSession, url: str, number: int) -> di
 
 
 CLIENT = {**TOKEN, "Host": "mcp-gateway.example.com", "Accept": "application/json, text/event-stream"}
-
-
-async def opened(client: aiohttp.ClientSession, url: str) -> str:
-    """A session of 2025-06-18; its id."""
-    asked = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    async with client.post(url, json=message("initialize", asked)) as answer:
-        assert answer.status == 200, await answer.text()
-        session = answer.headers["Mcp-Session-Id"]
-    done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    async with client.post(url, json=done, headers={"Mcp-Session-Id": session}) as answer:
-        assert answer.status == 202, await answer.text()
-    return session
-
-
-async def echoed(client: aiohttp.ClientSession, url: str, session: str, text: str) -> str:
-    call = message("tools/call", {"name": "echo", "arguments": {"text": text}})
-    async with client.post(url, json=call, headers={"Mcp-Session-Id": session}) as answer:
-        body = await answer.text()
-    data = body if body.startswith("{") else body.partition("data: ")[2].partition("\n")[0].strip()
-    said: str = json.loads(data)["result"]["content"][0]["text"]
-    return said
-
-
-def message(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-
-
-async def beside(stack: AsyncExitStack, room: Path, argv: Any) -> int:
-    """Start a program with a folder of its own; its port, once it listens there."""
-    room.mkdir()
-    port = free_port()
-    running = await start(argv(port, room), room / "output.log")
-    stack.push_async_callback(running.stop)
-    await listens(port, running)
-    return port
 
 
 def locked_redis(port: int, place: Path) -> list[str]:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e import talk
-from tests.e2e.processes import Adapter, adapter, server
-from tests.e2e.provision import HERE, packages
-from tests.e2e.talk import PATIENCE, Talk
+from tests.e2e.processes import Adapter, Server, adapter
+from tests.e2e.provision import packages
+from tests.e2e.talk import PATIENCE, Command, Talk, opened
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timed]
 
@@ -28,41 +25,6 @@ LEGACY = ("python_v1", "python_v2 legacy", "ts_v1", "ts_v2 legacy")
 MODERN = ("python_v2 2026-07-28", "ts_v2 2026-07-28")
 CHOOSING = ("python_v2 auto", "fastmcp4", "ts_v2 auto")
 CLIENTS = (*LEGACY, *MODERN, *CHOOSING)
-
-Command = Callable[[str], list[str | Path]]
-"""The command line of a client by its name, without its URL and headers."""
-
-
-@pytest.fixture
-def command(node: Path, mcp1_python: Path, fastmcp4_python: Path) -> Command:
-    """Every client is there."""
-    pythons = {"python_v1": mcp1_python, "python_v2": Path(sys.executable), "fastmcp4": fastmcp4_python}
-
-    def line(name: str) -> list[str | Path]:
-        script = name.split()[0]
-        if script.startswith("ts_"):
-            return [node, HERE / "clients" / f"{script}.mjs"]
-        return [pythons[script], "-m", f"tests.e2e.clients.{script}"]
-
-    return line
-
-
-@asynccontextmanager
-async def opened(
-    command: Command, name: str, url: str, place: Path, headers: Mapping[str, str] | None = None
-) -> AsyncIterator[Talk]:
-    """The client called ``name``, loaded; its first answer says whether it connected."""
-    conversation = talk.opened(
-        name,
-        command(name),
-        place / f"{name}.log",
-        url=url,
-        mode=name.split()[1:],
-        headers=headers,
-        environment={"NODE_PACKAGES": str(packages())},
-    )
-    async with conversation as client:
-        yield client
 
 
 async def together(client: Talk) -> list[dict[str, Any]]:
@@ -76,7 +38,7 @@ async def together(client: Talk) -> list[dict[str, Any]]:
 async def test_a_client_outlives_its_upstream(name: str, command: Command, tmp_path: Path) -> None:
     """Lists, calls, reads in time why calls fail while the upstream is away, and goes on in the same session."""
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(tmp_path, upstream.url) as front,
         opened(command, name, front.url, tmp_path) as client,
     ):
@@ -105,7 +67,7 @@ async def test_every_client_reads_which_limit_it_hit(command: Command, tmp_path:
     """Of two calls at once one is answered and one is refused, naming the setting; then the client goes on."""
     limits = {"max_in_flight_per_session": 1}
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(tmp_path, upstream.url, sessions=limits) as front,
     ):
         for name in CLIENTS:
@@ -123,7 +85,7 @@ async def test_every_client_is_refused_with_a_wrong_token(command: Command, tmp_
     """A wrong token ends in a failure that says so, with the right one the same client connects."""
     auth = {"auth": {"enabled": True, "token": "right-token-of-the-test"}}
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(tmp_path, upstream.url, core=auth) as front,
     ):
         for name in CLIENTS:
@@ -139,7 +101,7 @@ async def test_every_client_is_refused_with_a_wrong_token(command: Command, tmp_
 
 async def test_a_client_whose_session_is_gone_knows_it(command: Command, tmp_path: Path) -> None:
     """The adapter lost its store: a legacy client's call fails in time, and a new client is served."""
-    async with server(UPSTREAM, tmp_path) as upstream, adapter(tmp_path, upstream.url) as front:
+    async with Server(UPSTREAM, tmp_path) as upstream, adapter(tmp_path, upstream.url) as front:
         async with AsyncExitStack() as stack:
             clients = [
                 await stack.enter_async_context(opened(command, name, front.url, tmp_path)) for name in LEGACY
@@ -159,7 +121,7 @@ async def test_a_client_whose_session_is_gone_knows_it(command: Command, tmp_pat
 async def test_sessions_go_on_after_the_adapter_was_killed(command: Command, tmp_path: Path) -> None:
     """SIGKILL to the adapter and a new start: every client's next call is answered, as if nothing had been."""
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(tmp_path, upstream.url) as front,
         AsyncExitStack() as stack,
     ):
@@ -176,7 +138,7 @@ async def test_sessions_go_on_after_the_adapter_was_killed(command: Command, tmp
 
 async def test_the_inspector_calls_and_reads_why_it_cannot(node: Path, tmp_path: Path) -> None:
     """The inspector's command line lists and calls; with the upstream away it ends in time with the sentence."""
-    async with server(UPSTREAM, tmp_path) as upstream, adapter(tmp_path, upstream.url) as front:
+    async with Server(UPSTREAM, tmp_path) as upstream, adapter(tmp_path, upstream.url) as front:
         call = ("tools/call", "--tool-name", "echo", "--tool-arg", "text=hi")
         listed = await _inspect(node, front.url, "tools/list")
         assert [tool["name"] for tool in json.loads(listed)["tools"]] == ["echo", "wait"]

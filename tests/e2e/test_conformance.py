@@ -19,7 +19,7 @@ from tests.e2e.conformance import (
     table,
 )
 from tests.e2e.over_stdio import serving
-from tests.e2e.processes import server
+from tests.e2e.processes import Server
 from tests.e2e.provision import ROOT
 
 HTTP_ONLY = {"2025-11-25": {"server-sse-multiple-streams", "server-sse-polling"}, "2026-07-28": set[str]()}
@@ -56,7 +56,7 @@ async def test_scenarios_over_stdio_are_those_of_the_http_twin(
     """The same server as a process: no check fails, and all but those of HTTP_ONLY are those of HTTP directly."""
     command = (sys.executable, ["-m", "tests.e2e.conformance_server", "stdio"])
     async with (
-        server("tests.e2e.conformance_server", tmp_path) as twin,
+        Server("tests.e2e.conformance_server", tmp_path) as twin,
         serving(tmp_path, command, cwd=str(ROOT)) as front,
     ):
         direct = await run(twin.url, revision, tmp_path / "direct")

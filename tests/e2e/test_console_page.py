@@ -85,22 +85,6 @@ async def test_titles_of_tools_are_shown(stage: Stage) -> None:
     assert calm(seen)
 
 
-async def test_an_operator_accepts_changed_tools(stage: Stage) -> None:
-    """With a token that the page asks for; the changed words are marked."""
-    backend = Backend(auth=True)
-    seen = await stage.play("accept", backend)
-    assert "~/.ssh/id_ed25519" in seen["marked"]
-    assert backend.accepted and calm(seen)
-
-
-async def test_a_viewer_is_told_why_not(stage: Stage) -> None:
-    """The button does nothing, and says whose it is."""
-    backend = Backend(auth=True)
-    seen = await stage.play("refused", backend)
-    assert not seen["enabled"] and "operators" in seen["why"] and "vic" in seen["why"]
-    assert not backend.accepted and calm(seen)
-
-
 async def test_the_form_and_its_json_say_the_same(stage: Stage) -> None:
     """Only what is required is filled in before; what a field cannot show it keeps; faults stand at their fields."""
     backend = Backend()
@@ -218,10 +202,3 @@ async def test_w12_nothing_a_hostile_tool_says_runs(stage: Stage) -> None:
     ]
     assert set(seen["images"]) <= {"src", "alt", "loading", "decoding"}
     assert seen["violations"] == [] and calm(seen)
-
-
-async def test_much_does_not_freeze_the_page(stage: Stage) -> None:
-    """Of 5,000 tools those in sight are drawn; while ten megabytes arrive a click is answered within two seconds."""
-    seen = await stage.play("heavy", Backend(rough=True))
-    assert seen["rows"] < 60
-    assert max(seen["waits"]) < 2000 and calm(seen)

@@ -13,7 +13,7 @@ import pytest
 from adapter.state.lock_file import StateLock
 from tests.commands.running import mcp_adapter
 from tests.e2e.filing import ADAPTERS
-from tests.e2e.processes import Server, adapter, server
+from tests.e2e.processes import Server, adapter
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -38,7 +38,7 @@ async def doctor(config: Path, *arguments: str) -> Examined:
 
 @pytest.fixture
 async def upstream(tmp_path: Path) -> AsyncIterator[Server]:
-    async with server(UPSTREAM, tmp_path) as running:
+    async with Server(UPSTREAM, tmp_path) as running:
         yield running
 
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from adapter.relay.files.scope_cache import TABLE as FILES
 from adapter.rules.files.file_records import AREAS, decode
 from tests.commands.running import mcp_adapter
 from tests.e2e.earlier_states.settings import OWN, TOOLS, settings
-from tests.e2e.processes import START_TIMEOUT, Adapter, Running, start
+from tests.e2e.json_session import JsonSession
+from tests.e2e.processes import Adapter, Server
 
 pytestmark = pytest.mark.e2e
 
@@ -47,16 +47,7 @@ class Scene:
     known: Json
 
     async def ask(self, session: str, method: str, mount: str = "/mcp", **params: Any) -> Json:
-        headers = {
-            "Accept": "application/json, text/event-stream",
-            "Mcp-Session-Id": session,
-            "MCP-Protocol-Version": "2025-11-25",
-        }
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        async with self.http.post(self.front.base + mount, json=message, headers=headers) as answer:
-            text = await answer.text()
-        read: Json = json.loads(text[text.index("{") :])
-        return read
+        return await JsonSession(self.http, self.front.base + mount, session).answer(method, params)
 
     async def call(self, session: str, tool: str, mount: str = "/mcp", **arguments: Any) -> Json:
         return await self.ask(session, "tools/call", mount, name=tool, arguments=arguments)
@@ -94,16 +85,12 @@ async def continued(
         os.utime(file, ns=(record.content.modified, record.content.modified))
     shutil.copy(kept / "tools.lock", place / "tools.lock")
     (place / "tools.json").write_text(json.dumps(TOOLS))
-    command = [sys.executable, "-m", "tests.e2e.earlier_server", "0", str(place / "tools.json")]
-    upstream: Running = await start(command, place / "server.log")
-    front = Adapter(place, settings(place, await upstream.line(START_TIMEOUT), pinning, **more))
-    try:
-        await front.start()
-        async with aiohttp.ClientSession() as http:
-            yield Scene(front, http, place, json.loads((kept / "known.json").read_text()))
-    finally:
-        await front.stop()
-        await upstream.stop()
+    async with (
+        Server("tests.e2e.earlier_server", place, [place / "tools.json"]) as upstream,
+        Adapter(place, settings(place, upstream.url, pinning, **more)) as front,
+        aiohttp.ClientSession() as http,
+    ):
+        yield Scene(front, http, place, json.loads((kept / "known.json").read_text()))
 
 
 def pinned(place: Path) -> dict[str, str]:

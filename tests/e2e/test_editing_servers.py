@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.filing import Host, artifact, content_of, python_host, said, sha256, uploaded
 from tests.e2e.over_stdio import Command
-from tests.e2e.processes import Adapter, listens, start
+from tests.e2e.processes import adapter, listens, start
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -60,30 +60,17 @@ async def serving(
         "command": name,
         "args": [*arguments, *program.over_stdio],
     }
-    running = None
-    if transport == "http":
-        port = free_port()
-        more, variables = program.over_http
-        own = {key: value.format(port=port) for key, value in variables.items()}
-        argv = [name, *arguments, *(each.format(port=port) for each in more)]
-        running = await start(argv, place / "upstream.log", own)
-        await listens(port, running)
-        upstream = {"url": f"http://127.0.0.1:{port}/mcp"}
-    settings = {
-        "storage": {"root": str(place / "data")},
-        "servers": [
-            {"id": "upstream", "mount_path": "/mcp", "upstream": upstream, "adapters": adapters},
-        ],
-    }
-    front = Adapter(place, settings)
-    try:
-        await front.start()
-        async with python_host(front.url) as host:
-            yield host
-    finally:
-        await front.stop()
-        if running is not None:
-            await running.stop()
+    async with AsyncExitStack() as stack:
+        if transport == "http":
+            port = free_port()
+            more, variables = program.over_http
+            own = {key: value.format(port=port) for key, value in variables.items()}
+            argv = [name, *arguments, *(each.format(port=port) for each in more)]
+            running = await stack.enter_async_context(await start(argv, place / "upstream.log", own))
+            await listens(port, running)
+            upstream = {"url": f"http://127.0.0.1:{port}/mcp"}
+        front = await stack.enter_async_context(adapter(place, upstream, adapters=adapters))
+        yield await stack.enter_async_context(python_host(front.url))
 
 
 def taking(argument: str, *tools: str, **more: Any) -> dict[str, Any]:

@@ -104,11 +104,10 @@ async def retrying(place: Path, **sections: Any) -> AsyncIterator[Retrying]:
     plain = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
     argv = [*(plain if os.geteuid() == 0 else []), sys.executable, "-m", "adapter", "serve"]
     environment = {"PYTHONPATH": str(shadow), "MCP_ADAPTER_RETRY_START": "1"}
-    running = await start([*argv, "--config", place / "config.yaml"], place / "adapter.log", environment)
-    try:
+    async with await start(
+        [*argv, "--config", place / "config.yaml"], place / "adapter.log", environment
+    ) as running:
         yield Retrying(place, port, running)
-    finally:
-        await running.stop()
 
 
 async def test_a_process_says_what_is_missing_until_it_is_there(tmp_path: Path) -> None:
@@ -138,16 +137,13 @@ async def test_a_process_says_what_is_missing_until_it_is_there(tmp_path: Path) 
         one.try_again()
         await one.refused_for("state_persistence", "Redis")
         # Nobody touches the adapter when the store has come back.
-        store = await start(argv, tmp_path / "redis.log")
-        try:
+        async with await start(argv, tmp_path / "redis.log") as store:
             await listens(port, store)
             await one.until("/readyz", lambda status, _: status == 200)
             assert (await one.ask("/healthz"))[1]["persistence"] == {"type": "redis", "status": "ok"}
             one.running.process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(PATIENCE):
                 assert await one.running.process.wait() == 0
-        finally:
-            await store.stop()
 
 
 async def test_workers_tell_their_supervisor_why_they_cannot_serve(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 import pytest
 from mcp.shared.subscriptions import ResourcesListChanged
 
-from tests.e2e import talk
 from tests.e2e.disks import DISK, as_seen_by, fill, small_disk
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import (
@@ -34,8 +33,8 @@ from tests.e2e.filing import (
     texts,
     uploaded,
 )
-from tests.e2e.processes import adapter, server
-from tests.e2e.provision import HERE, packages
+from tests.e2e.processes import Server, adapter
+from tests.e2e.talk import Command, connected
 
 pytestmark = pytest.mark.e2e
 
@@ -45,8 +44,8 @@ DOWNLOADS = {"allow_artifacts_download": True}
 
 
 @asynccontextmanager
-async def connected(
-    node: Path, name: str, url: str, place: Path, headers: Mapping[str, str] | None = None
+async def hosted(
+    command: Command, name: str, url: str, place: Path, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[Host]:
     """The host called ``name``, an SDK and what it shall speak."""
     script, *mode = name.split()
@@ -54,17 +53,7 @@ async def connected(
         async with python_host(url, mode[0], headers) as host:
             yield host
         return
-    conversation = talk.opened(
-        name,
-        [node, HERE / "clients" / f"{script}.mjs"],
-        place / f"{name}.log",
-        url=url,
-        mode=mode,
-        headers=headers,
-        environment={"NODE_PACKAGES": str(packages())},
-    )
-    async with conversation as client:
-        assert (await client.answer())["ok"]
+    async with connected(command, name, url, place, headers) as client:
         yield ScriptedHost(client)
 
 
@@ -84,15 +73,15 @@ def line(content: bytes, *name: str) -> str:
 
 
 @pytest.mark.parametrize("name", HOSTS)
-async def test_a_host_goes_all_the_way_round(name: str, node: Path, tmp_path: Path) -> None:
+async def test_a_host_goes_all_the_way_round(name: str, command: Command, tmp_path: Path) -> None:
     """Two files up in one batch and into one argument, a file out, listed, read, downloaded, and handed on; one into a
     tool and another out of the same call."""
     first = written(tmp_path, "Größe 名前.txt", b"\0first" * 999)
     second = written(tmp_path, "second.pdf", b"%PDF-second" * 300_000)
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(tmp_path, upstream.url, adapters=ADAPTERS, core=DOWNLOADS) as front,
-        connected(node, name, front.url, tmp_path) as host,
+        hosted(command, name, front.url, tmp_path) as host,
     ):
         assert await host.tools() == [HELPER, "digest", "digests", "digest_inline", "draw", "turn_round"]
         uploads = await uploaded(host, first, second)
@@ -125,7 +114,7 @@ async def test_a_host_hears_when_its_artifacts_change(tmp_path: Path) -> None:
     """One that subscribed, when an artifact comes and when its time is over."""
     core = {"cleanup_interval_seconds": 0.2}
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(tmp_path, upstream.url, adapters=ADAPTERS, artifacts={"ttl_seconds": 1}, core=core) as front,
         python_host(front.url, "2026-07-28") as host,
         host.client.listen(resources_list_changed=True) as subscription,
@@ -148,13 +137,13 @@ def bearer(name: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {TOKENS[name]}"}
 
 
-async def test_files_of_a_principal_outlive_its_sessions(node: Path, tmp_path: Path) -> None:
+async def test_files_of_a_principal_outlive_its_sessions(command: Command, tmp_path: Path) -> None:
     """What one session brought and made, every later session of the same principal has, in either era and from
     either SDK; for another principal none of it is there."""
     file = written(tmp_path, "kept.txt", b"kept")
     auth = {"enabled": True, "tokens": [{"name": name, "token": token} for name, token in TOKENS.items()]}
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(
             tmp_path,
             upstream.url,
@@ -167,9 +156,9 @@ async def test_files_of_a_principal_outlive_its_sessions(node: Path, tmp_path: P
             (upload,) = await uploaded(host, file)
             told = artifact(await host.call("draw", seed=4, size=5000, filename="kept.bin"))
         for name in HOSTS:
-            async with connected(node, name, front.url, tmp_path, bearer("ada")) as host:
+            async with hosted(command, name, front.url, tmp_path, bearer("ada")) as host:
                 await _has(host, upload, told)
-            async with connected(node, name, front.url, tmp_path, bearer("ben")) as host:
+            async with hosted(command, name, front.url, tmp_path, bearer("ben")) as host:
                 await _has_not(host, upload, told)
         unsigned = urlsplit(told["download_url"])._replace(query="").geturl()
         assert await curl("-H", f"Authorization: {bearer('ada')['Authorization']}", unsigned) == Answer(
@@ -215,7 +204,7 @@ async def test_a_full_disk_fails_the_upload_and_nobody_else(
     huge = written(tmp_path, "huge.bin", b"h" * (2 * DISK))
     elsewhere = {"disk": {"local_path": str(tmp_path / "state.sqlite3")}}
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(
             tmp_path,
             upstream.url,

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import itertools
-import json
 import os
 import random
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,9 @@ import pytest
 from adapter.rules.files.file_records import FileKind, FileRecord, decode
 from adapter.state.sqlite import SqliteStore
 from tests.e2e.files_server import drawing
-from tests.e2e.filing import ADAPTERS, HELPER, MIB, Json, content_of, sha256
-from tests.e2e.processes import Adapter, adapter, server
+from tests.e2e.filing import ADAPTERS, HELPER, MIB, content_of, sha256
+from tests.e2e.json_session import JsonSession
+from tests.e2e.processes import Adapter, Server, adapter
 
 pytestmark = pytest.mark.e2e
 
@@ -55,42 +54,10 @@ CUT_OFF = (aiohttp.ClientError, ConnectionError)
 
 
 @dataclass
-class Session:
-    """A legacy session, in JSON-RPC as it stands: it goes on when the adapter comes back."""
+class Session(JsonSession):
+    """A session that knows what the adapter has ``promised``: the SHA-256 of each file by its handle or URI."""
 
-    http: aiohttp.ClientSession
-    url: str
-    id: str = ""
     promised: dict[str, str] = field(default_factory=dict)
-    """What the adapter said that it holds: the SHA-256 of each file by its handle or URI."""
-    ids: Iterator[int] = field(default_factory=itertools.count)
-
-    async def open(self) -> None:
-        client = {"name": "kill", "version": "1"}
-        await self._send(
-            "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
-        )
-        await self._send("notifications/initialized", {})
-
-    async def delete(self) -> None:
-        async with self.http.delete(self.url, headers=self._headers) as response:
-            assert response.status == 200
-
-    async def ask(self, method: str, **params: Any) -> Json:
-        """The result. Raises what CUT_OFF names when there is none."""
-        text = await self._send(method, params)
-        for line in text.splitlines():
-            message = json.loads(line.removeprefix("data: ")) if line.startswith(("data: {", "{")) else {}
-            if "result" in message or "error" in message:
-                assert "result" in message, message
-                result: Json = message["result"]
-                return result
-        raise aiohttp.ClientPayloadError("the stream ended before the answer")
-
-    async def call(self, tool: str, **arguments: Any) -> Json:
-        result = await self.ask("tools/call", name=tool, arguments=arguments)
-        assert not result.get("isError"), result
-        return result
 
     async def upload_url(self) -> str:
         return str((await self.call(HELPER))["structuredContent"]["upload_url"])
@@ -111,20 +78,6 @@ class Session:
         told = (await self.call("draw", seed=seed, size=size, filename=f"{seed}.bin", pause=0.005))["_meta"]
         assert told["artifact"]["sha256"] == sha256(drawing(seed, size))
         self.promised[told["artifact"]["artifact_uri"]] = told["artifact"]["sha256"]
-
-    async def _send(self, method: str, params: Json) -> str:
-        message: Json = {"jsonrpc": "2.0", "method": method, "params": params}
-        if not method.startswith("notifications/"):
-            message["id"] = next(self.ids)
-        async with self.http.post(self.url, json=message, headers=self._headers) as response:
-            assert response.status in (200, 202), await response.text()
-            self.id = response.headers.get("Mcp-Session-Id", self.id)
-            return await response.text()
-
-    @property
-    def _headers(self) -> dict[str, str]:
-        accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
-        return {**accept, "Mcp-Session-Id": self.id} if self.id else accept
 
 
 @dataclass
@@ -212,7 +165,7 @@ async def another(http: aiohttp.ClientSession, url: str) -> AsyncIterator[Sessio
     session = Session(http, url)
     await session.open()
     yield session
-    await session.delete()
+    await session.close()
 
 
 async def test_a_kill_at_any_moment_leaves_whole_files_with_their_records_or_neither(tmp_path: Path) -> None:
@@ -220,7 +173,7 @@ async def test_a_kill_at_any_moment_leaves_whole_files_with_their_records_or_nei
     record is swept, and what fits beside it is exactly what should."""
     chance, left_over = random.Random(11), 0
     async with (
-        server("tests.e2e.files_server", tmp_path) as upstream,
+        Server("tests.e2e.files_server", tmp_path) as upstream,
         adapter(tmp_path, upstream.url, adapters=ADAPTERS, **with_root(tmp_path / "data")) as front,
         aiohttp.ClientSession() as http,
     ):
@@ -238,7 +191,7 @@ async def test_a_kill_at_any_moment_leaves_whole_files_with_their_records_or_nei
             await fits_to_the_byte(http, front, ROOM - used)
             if used > QUOTA - ENOUGH - MIB:
                 await makes_room_for_one_byte(session, store, QUOTA - used)
-                await session.delete()
+                await session.close()
                 await store.holds_only(set())
                 session = Session(http, front.url)
                 await session.open()

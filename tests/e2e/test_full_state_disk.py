@@ -27,14 +27,13 @@ async def on_small_disk(place: Path, policy: str) -> AsyncIterator[tuple[Adapter
     """The adapter with its state alone on a disk of its own, and that disk."""
     mounted = place / "state"
     mounted.mkdir()
-    upstream = await start([sys.executable, "-m", "tests.bench.upstream"], place / "upstream.log")
-    try:
+    async with await start(
+        [sys.executable, "-m", "tests.bench.upstream"], place / "upstream.log"
+    ) as upstream:
         url = f"http://127.0.0.1:{await upstream.line(START_TIMEOUT)}/mcp"
         state = {"unavailable_policy": policy, "disk": {"local_path": str(mounted / "adapter.sqlite3")}}
         async with adapter(place, url, launcher=small_disk(mounted), state_persistence=state) as front:
             yield front, as_seen_by(front, mounted)
-    finally:
-        await upstream.stop()
 
 
 async def ask(client: RawClient, path: str) -> tuple[int, dict[str, Any]]:

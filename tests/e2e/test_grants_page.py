@@ -30,11 +30,8 @@ def scene(upstream: Any, adapter: Any) -> StartScene:
 async def seen_by(node: Path, chromium: Path, place: Path, script: str, *words: str) -> dict[str, Any]:
     """What a browser saw that does what a script says; all pages behaved."""
     environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(chromium)}
-    running = await start([node, SCRIPTS / script, *words], place / "browser.log", environment)
-    try:
+    async with await start([node, SCRIPTS / script, *words], place / "browser.log", environment) as running:
         seen: dict[str, Any] = json.loads(await running.line(TIMEOUT))
-    finally:
-        await running.stop()
     assert (seen["axe"], seen["violations"], seen["errors"]) == ([], [], [])
     return seen
 

@@ -27,26 +27,20 @@ async def behind_the_adapter(
     place: Path, site: Site, *, console: bool
 ) -> AsyncIterator[tuple[Adapter, RawUpstream]]:
     """The adapter with the site's server and a victim behind it, open to whoever is on this machine."""
-    victim = RawUpstream(done)
-    await victim.start()
     ping = {"enabled": False}
-    servers = [
-        {"id": "evil", "upstream": {"url": f"{site.url}/upstream"}, "upstream_ping": ping},
-        {"id": "victim", "upstream": {"url": victim.url}, "upstream_ping": ping},
-    ]
-    settings = {
-        "core": {"tool_definition_pinning": {"mode": "off"}},
-        "console": {"enabled": console, "allow_execute": console},
-        "storage": {"root": str(place / "data")},
-        "servers": [{"mount_path": f"/mcp/{server['id']}", **server} for server in servers],
-    }
-    front = Adapter(place, settings)
-    try:
-        await front.start()
-        yield front, victim
-    finally:
-        await front.stop()
-        await victim.stop()
+    async with RawUpstream(done) as victim:
+        servers = [
+            {"id": "evil", "upstream": {"url": f"{site.url}/upstream"}, "upstream_ping": ping},
+            {"id": "victim", "upstream": {"url": victim.url}, "upstream_ping": ping},
+        ]
+        settings = {
+            "core": {"tool_definition_pinning": {"mode": "off"}},
+            "console": {"enabled": console, "allow_execute": console},
+            "storage": {"root": str(place / "data")},
+            "servers": [{"mount_path": f"/mcp/{server['id']}", **server} for server in servers],
+        }
+        async with Adapter(place, settings) as front:
+            yield front, victim
 
 
 async def played(opened: Theatre, site: Site, address: str) -> dict[str, Any]:

@@ -78,17 +78,6 @@ def test_a_file_keeps_what_it_had_and_a_backup(tmp_path: Path) -> None:
     assert json.loads(backup.read_text()) == mine
 
 
-def test_planted_links_are_not_written_through(tmp_path: Path) -> None:
-    """A folder that somebody else has filled cannot have the user's other files overwritten."""
-    keys = tmp_path / "authorized_keys"
-    keys.write_text("mine")
-    (tmp_path / ".mcp.json").write_text("{}")
-    (tmp_path / "..mcp.json.part").symlink_to(keys)
-    (tmp_path / ".mcp.json.part").symlink_to(keys)
-    assert install(tmp_path, "claude-code", "--url", URL, "--yes").returncode == 0
-    assert keys.read_text() == "mine" and URL in (tmp_path / ".mcp.json").read_text()
-
-
 def test_an_entry_is_taken_out_again(tmp_path: Path) -> None:
     """By its name, or all servers of the settings; everything else is as it was, to the byte."""
     before = b'{\r\n  // mine\r\n  "servers": {\r\n    "old": {"n": 1e999},\r\n  },\r\n}\r\n'

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
-from tests.e2e import talk
 from tests.e2e.processes import adapter, listens, start
 from tests.e2e.provision import packages
 from tests.e2e.replicas import serving
-from tests.e2e.talk import Talk
+from tests.e2e.talk import Talk, connected
+from tests.e2e.web_pages import page_served
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -51,15 +50,8 @@ PATIENT = {"PLAYWRIGHT_MCP_PING_TIMEOUT_MS": "60000"}
 async def page() -> AsyncIterator[str]:
     """The address of a page that counts clicks in its browser's storage."""
 
-    async def answer(_: web.BaseRequest) -> web.Response:
-        return web.Response(text=PAGE, content_type="text/html")
-
-    runner = web.ServerRunner(web.Server(answer))
-    await runner.setup()
-    port = free_port()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    yield f"http://127.0.0.1:{port}/"
-    await runner.cleanup()
+    async with page_served(PAGE) as url:
+        yield url
 
 
 @pytest.fixture
@@ -82,21 +74,15 @@ async def playwright(node: Path, chromium: Path, tmp_path: Path) -> AsyncIterato
         "--output-dir",
         tmp_path / "output",
     ]
-    running = await start(argv, tmp_path / "playwright.log", PATIENT)
-    try:
+    async with await start(argv, tmp_path / "playwright.log", PATIENT) as running:
         await listens(port, running)
         yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        await running.stop()
 
 
-@asynccontextmanager
-async def visitor(url: str, log: Path) -> AsyncIterator[Talk]:
+def visitor(url: str, place: Path) -> AbstractAsyncContextManager[Talk]:
     """A connected client of the SDK, in the era that Playwright MCP speaks."""
-    argv = [sys.executable, "-m", "tests.e2e.clients.python_v2"]
-    async with talk.opened(log.name, argv, log, url=url, mode=["legacy"]) as client:
-        assert (await client.answer())["ok"]
-        yield client
+    argv: list[str | Path] = [sys.executable, "-m", "tests.e2e.clients.python_v2"]
+    return connected(lambda _: argv, "python_v2 legacy", url, place)
 
 
 async def browse(client: Talk, tool: str, **arguments: str) -> str:
@@ -119,7 +105,7 @@ async def test_a_click_shows_in_the_next_snapshot(
     """Navigate, click, snapshot: each call of a session meets the browser the one before left."""
     async with (
         serving(tmp_path, playwright, **shape) as front,
-        visitor(front.url, tmp_path / "visitor.log") as client,
+        visitor(front.url, tmp_path) as client,
     ):
         assert page in await browse(client, "browser_navigate", url=page)
         assert "clicked 0 times" in await browse(client, "browser_snapshot")
@@ -134,8 +120,8 @@ async def test_two_clients_have_two_browsers(
     """What one client's browser stored, the other's does not know; and each goes on with its own."""
     async with (
         serving(tmp_path, playwright, **shape) as front,
-        visitor(front.url, tmp_path / "ada.log") as ada,
-        visitor(front.url, tmp_path / "ben.log") as ben,
+        visitor(front.url, tmp_path) as ada,
+        visitor(front.url, tmp_path) as ben,
     ):
         await browse(ada, "browser_navigate", url=page)
         await browse(ada, "browser_click", element="the button", target="button")
@@ -150,11 +136,11 @@ async def test_browser_outlives_the_session_of_its_host(playwright: str, page: s
     """With one session for each principal, a host that opens one for every call finds the page it left."""
     shared = {"upstream": "principal"}
     async with adapter(tmp_path, playwright, sessions=shared) as front:
-        async with visitor(front.url, tmp_path / "first.log") as client:
+        async with visitor(front.url, tmp_path) as client:
             await browse(client, "browser_navigate", url=page)
-        async with visitor(front.url, tmp_path / "second.log") as client:
+        async with visitor(front.url, tmp_path) as client:
             await browse(client, "browser_click", element="the button", target="button")
         await front.kill()
         await front.start()
-        async with visitor(front.url, tmp_path / "third.log") as client:
+        async with visitor(front.url, tmp_path) as client:
             assert "clicked 1 times" in await browse(client, "browser_snapshot")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,7 +15,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.filing import CALL_TIMEOUT, PythonHost, artifact, content_of, said, sha256, uploaded
-from tests.e2e.processes import Adapter, adapter, server
+from tests.e2e.processes import Adapter, Server, adapter
 
 pytestmark = pytest.mark.e2e
 
@@ -87,7 +86,7 @@ async def test_tools_that_ask_move_files_like_others(tmp_path: Path) -> None:
     """In three rounds: a file written where the tool was told, a file read by path and by link, and both in one."""
     user = User()
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(tmp_path, upstream.url, adapters=ADAPTERS) as front,
         host_of(front, user) as host,
     ):
@@ -96,38 +95,6 @@ async def test_tools_that_ask_move_files_like_others(tmp_path: Path) -> None:
         assert (
             len(list(store.glob("artifacts/*/*"))) == 2
         )  # what was captured, and nothing of the rounds before
-
-
-async def test_users_may_take_their_time(tmp_path: Path) -> None:
-    """Longer than an upload, an artifact, a link or a file without a record lives otherwise."""
-
-    async def meanwhile() -> None:
-        await asyncio.sleep(1.6)
-
-    user = User(meanwhile)
-    async with (
-        server(UPSTREAM, tmp_path) as upstream,
-        adapter(
-            tmp_path,
-            upstream.url,
-            adapters=ADAPTERS,
-            core={"cleanup_interval_seconds": 0.2},
-            uploads={"ttl_seconds": 1},
-            artifacts={"ttl_seconds": 1},
-            storage={"root": str(tmp_path / "data"), "orphan_sweeper_grace_seconds": 0.2},
-        ) as front,
-        host_of(front, user) as host,
-    ):
-        for tool in ("digest", "fetch", "convert"):
-            note = tmp_path / "note.txt"
-            note.write_text("hello")
-            (upload,) = await uploaded(host, note)
-            handle = upload["upload_handle"]
-            arguments = {"url": handle} if tool == "fetch" else {"path": handle}
-            result = await host.call(
-                tool, **arguments, **({"filename": "x.txt"} if tool == "convert" else {})
-            )
-            assert said(result), tool
 
 
 async def test_rounds_go_on_after_kill_9(tmp_path: Path) -> None:
@@ -141,22 +108,9 @@ async def test_rounds_go_on_after_kill_9(tmp_path: Path) -> None:
 
     user = User(meanwhile)
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(tmp_path, upstream.url, adapters=ADAPTERS) as front,
         host_of(front, user) as host,
     ):
         fronts.append(front)
         await goes_all_the_way(host, user, tmp_path)
-
-
-async def test_calls_at_once_do_not_meet(tmp_path: Path) -> None:
-    """Eight that are alike in everything, each with a file of its own."""
-    user = User()
-    async with (
-        server(UPSTREAM, tmp_path) as upstream,
-        adapter(tmp_path, upstream.url, adapters=ADAPTERS) as front,
-        host_of(front, user) as host,
-    ):
-        results = await asyncio.gather(*(host.call("paint", seed=1, filename="sky.txt") for _ in range(8)))
-        assert len({artifact(result)["artifact_id"] for result in results}) == 8
-        assert len(user.asked) == 16

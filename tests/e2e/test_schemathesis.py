@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.openapi_adapter import TOKEN, furnished
-from tests.e2e.processes import Adapter, server, start
+from tests.e2e.processes import Adapter, Server, start
 
 pytestmark = pytest.mark.e2e
 
@@ -67,13 +67,11 @@ Told = dict[str, dict[str, Any]]
 async def outcomes(python: Path, place: Path, *, auth: bool) -> Told:
     """Send an adapter of its own every case. Fails if something was logged that nobody had foreseen."""
     place.mkdir()
-    async with server("tests.e2e.files_server", place) as files:
-        front = Adapter(place, furnished(place, files.url, auth=auth))
-        try:
-            await front.start()
-            told = await sent(python, front.base, TOKEN if auth else "", place)
-        finally:
-            await front.stop()
+    async with (
+        Server("tests.e2e.files_server", place) as files,
+        Adapter(place, furnished(place, files.url, auth=auth)) as front,
+    ):
+        told = await sent(python, front.base, TOKEN if auth else "", place)
     log = (place / "adapter.log").read_text()
     assert "unexpectedly" not in log and "Traceback" not in log
     return told
@@ -83,13 +81,10 @@ async def sent(python: Path, base: str, token: str, place: Path) -> Told:
     """What the cases met at ``base``."""
     argv: list[str | Path] = [python, "-m", "tests.e2e.openapi_cases", base, str(CASES), token]
     told: Told = {}
-    running = await start(argv, place / "schemathesis.log")
-    try:
+    async with await start(argv, place / "schemathesis.log") as running:
         while len(told) < len(SINGLE) + len(REACHED):
             said = json.loads(await running.line(PATIENCE))
             told[said["operation"]] = said
-    finally:
-        await running.stop()
     return told
 
 

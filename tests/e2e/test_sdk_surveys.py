@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.over_stdio import serving
+from tests.e2e.over_stdio import Command, serving
+from tests.e2e.processes import Server, adapter
 from tests.e2e.sdk_survey import Found, Surveyors
-from tests.e2e.test_sse import EVERYTHING, adapter
+from tests.e2e.test_sse import PYTHON, over_sse
 from tests.e2e.test_sse import everything as everything_over_sse
 from tests.e2e.test_stdio_servers import (
     CALLS,
+    Call,
     at_site,
     browser,
     clock,
@@ -30,14 +32,21 @@ __all__ = ["browser", "clock", "everything", "fetch", "filesystem", "git", "site
 LEGACY = ("python_v1", "ts_v1", "ts_v2 legacy")
 CLIENTS = (*LEGACY, "ts_v2 auto")
 
-EVERYTHING_CALLS = [(use.tool, use.arguments) for use in EVERYTHING]
-
 HEARS = {"browser": (1, 2), "everything": (1, 12)}
 """The messages that come by themselves: to the SDK 1.x, which can do nothing for a server, and to each other client,
 which has roots, samples and a user."""
 
 MODERN = ("clock", "fetch", "git")
 """Servers that speak 2026-07-28."""
+
+
+PLAIN: list[Call] = [
+    ("echo", {"message": "häh"}),
+    ("get-sum", {"a": 1, "b": 2}),
+    ("get-tiny-image", {}),
+    ("none", {}),
+]
+"""Calls at which the server asks nobody."""
 
 
 @pytest.fixture
@@ -55,13 +64,13 @@ def compare(direct: dict[str, Found], through: dict[str, Found]) -> None:
         assert untimed(sorted(set(through[name]["heard"]))) == untimed(sorted(set(found["heard"]))), name
 
 
-@pytest.mark.parametrize("name", ["browser", "clock", "everything", "fetch", "filesystem", "git"])
+@pytest.mark.parametrize("name", sorted(CALLS))
 async def test_every_client_finds_the_process_as_it_is(
     name: str, surveyors: Surveyors, site: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Lists, contents, results, refusals, and what the server says and asks, for four clients at once."""
     program, arguments = request.getfixturevalue(name)
-    calls = EVERYTHING_CALLS if name == "everything" else at_site(CALLS[name], site)
+    calls = at_site(CALLS[name], site)
     few, many = HEARS.get(name, (0, 0))
     hears = [few, many, many, many]
     direct = await surveyors.surveys(CLIENTS, {"command": program, "args": arguments}, calls, hears)
@@ -71,13 +80,46 @@ async def test_every_client_finds_the_process_as_it_is(
     assert (direct["ts_v2 auto"]["answers"]["version"] == "2026-07-28") is (name in MODERN)
 
 
+@pytest.mark.parametrize("process", ["per_principal", "shared"])
+async def test_a_shared_process_is_as_it_is(
+    process: str, surveyors: Surveyors, everything: Command, tmp_path: Path
+) -> None:
+    """To a client that can do nothing for a server: a shared process hears of nobody's capabilities."""
+    program, arguments = everything
+    direct = await surveyors.survey(LEGACY[0], {"command": program, "args": arguments}, PLAIN, 0)
+    async with serving(tmp_path, everything, process=process) as front:
+        through = await surveyors.survey(LEGACY[0], {"url": front.url}, PLAIN, 0)
+    assert through["answers"] == direct["answers"]
+
+
+async def sse_is_the_same(
+    surveyors: Surveyors, url: str, place: Path, calls: list[Call], *hears: int
+) -> None:
+    """Compare what clients find at a server over SSE, directly and through the adapter."""
+    direct = await surveyors.surveys(LEGACY, {"sse": url}, calls, hears)
+    async with adapter(place, over_sse(url)) as front:
+        through = await surveyors.surveys(LEGACY, {"url": front.url}, calls, hears)
+    compare(direct, through)
+
+
 async def test_every_client_finds_everything_over_sse_as_it_is(
     surveyors: Surveyors, node: Path, server_packages: Path, tmp_path: Path
 ) -> None:
     """The same for the reference server of the TypeScript SDK over SSE."""
-    hears = [1, 12, 12]
     async with everything_over_sse(node, server_packages, tmp_path) as url:
-        direct = await surveyors.surveys(LEGACY, {"sse": url}, EVERYTHING_CALLS, hears)
-        async with adapter(tmp_path, url) as front:
-            through = await surveyors.surveys(LEGACY, {"url": front.url}, EVERYTHING_CALLS, hears)
-    compare(direct, through)
+        await sse_is_the_same(surveyors, url, tmp_path, CALLS["everything"], 1, 12, 12)
+
+
+async def test_every_client_finds_a_python_server_over_sse_as_it_is(
+    surveyors: Surveyors, tmp_path: Path
+) -> None:
+    """Lists, reads, prompts, calls, progress and refusals of the Python SDK's server."""
+    calls: list[Call] = [
+        ("echo", {"text": "häh"}),
+        ("add", {"numbers": [1, 2]}),
+        ("steps", {"count": 3}),
+        ("fail", {}),
+        ("echo", {"wrong": 1}),
+    ]
+    async with Server(PYTHON, tmp_path) as upstream:
+        await sse_is_the_same(surveyors, upstream.url, tmp_path, calls, 0, 3, 3)

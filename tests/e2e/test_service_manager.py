@@ -97,11 +97,8 @@ async def managed(place: Path, address: str, **core: Any) -> AsyncIterator[Manag
         opened.setblocking(False)
         environment = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "300000"}
         argv = [sys.executable, "-m", "adapter", "serve", "--config", str(config)]
-        running = await start(argv, place / "adapter.log", environment)
-        try:
+        async with await start(argv, place / "adapter.log", environment) as running:
             yield Managed(running, opened, config, port, set())
-        finally:
-            await running.stop()
 
 
 async def test_one_process_tells_its_manager(tmp_path: Path) -> None:

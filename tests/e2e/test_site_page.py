@@ -30,11 +30,10 @@ async def test_settings_can_be_read_at_any_width(
     squeezed."""
     environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(chromium)}
     page = (site / "docs" / "settings.html").as_uri()
-    running = await start([node, SCRIPT, page, *map(str, LETTERS)], tmp_path / "site.log", environment)
-    try:
+    async with await start(
+        [node, SCRIPT, page, *map(str, LETTERS)], tmp_path / "site.log", environment
+    ) as running:
         seen = json.loads(await running.line(TIMEOUT))
-    finally:
-        await running.stop()
     for width, least in LETTERS.items():
         found = seen[str(width)]
         assert (found["page"], found["scrolls"], found["outside"]) == (width, 0, []), (width, found)

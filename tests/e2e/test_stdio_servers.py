@@ -13,16 +13,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from aiohttp import web
 from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.filing import ADAPTERS, artifact, content_of, python_host, texts, uploaded
 from tests.e2e.over_stdio import PATIENCE, Command, serving
 from tests.e2e.provision import packages
 from tests.e2e.test_playwright import QUIET
-from tests.ports import free_port
+from tests.e2e.web_pages import page_served
 
 pytestmark = pytest.mark.e2e
 
@@ -61,17 +59,8 @@ def git(servers_python: Path, tmp_path: Path) -> Command:
 async def site() -> AsyncIterator[str]:
     """The address of a page."""
 
-    async def answer(_: web.BaseRequest) -> web.Response:
-        return web.Response(
-            text="<title>Page</title><h1>Héllo</h1><button>Go</button>", content_type="text/html"
-        )
-
-    runner = web.ServerRunner(web.Server(answer))
-    await runner.setup()
-    port = free_port()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    yield f"http://127.0.0.1:{port}/"
-    await runner.cleanup()
+    async with page_served("<title>Page</title><h1>Héllo</h1><button>Go</button>") as url:
+        yield url
 
 
 @pytest.fixture
@@ -125,9 +114,17 @@ CALLS: Mapping[str, list[Call]] = {
         ("browser_close", {}),
     ],
     "everything": [
-        ("echo", {"message": "héllo"}),
+        ("echo", {"message": "häh"}),
         ("get-sum", {"a": 1, "b": 2}),
+        ("get-annotated-message", {"messageType": "error", "includeImage": True}),
         ("get-tiny-image", {}),
+        ("get-structured-content", {"location": "Chicago"}),
+        ("get-resource-links", {"count": 3}),
+        ("get-roots-list", {}),
+        ("trigger-long-running-operation", {"duration": 0.2, "steps": 4}),
+        ("trigger-sampling-request", {"prompt": "p", "maxTokens": 5}),
+        ("trigger-elicitation-request", {}),
+        ("get-sum", {"a": "no"}),
         ("none", {}),
     ],
     "filesystem": [("list_allowed_directories", {}), ("list_allowed_directories", {"x": 1})],
@@ -135,7 +132,6 @@ CALLS: Mapping[str, list[Call]] = {
         ("convert_time", {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}),
         ("convert_time", {"source_timezone": "Nowhere", "time": "12:00", "target_timezone": "UTC"}),
     ],
-    "files": [("digest", {"path": "/nowhere"}), ("none", {}), ("digest_inline", {"data": "aGVsbG8="})],
     "fetch": [
         # Raw: for anything else a library of the server installs npm packages of its own into its environment.
         ("fetch", {"url": SITE, "raw": True}),
@@ -159,59 +155,6 @@ def at_site(calls: list[Call], site: str) -> list[Call]:
 def untimed(found: Any) -> Any:
     """The same without the time, which the browser puts into names of snapshots."""
     return json.loads(TIMED.sub("page.yml", json.dumps(found, default=repr)))
-
-
-async def survey(client: Client, calls: list[Call]) -> dict[str, Any]:
-    """Everything that a client can see of a server, by the name of the request."""
-    found: dict[str, Any] = {
-        "server": client.server_info,
-        "capabilities": client.server_capabilities,
-        "instructions": client.instructions,
-        "version": client.protocol_version,
-        "tools/list": await client.list_tools(),
-    }
-    if client.server_capabilities.resources is not None:
-        found["resources/list"] = await client.list_resources()
-        found["resources/templates/list"] = await client.list_resource_templates()
-    if client.server_capabilities.prompts is not None:
-        found["prompts/list"] = await client.list_prompts()
-    for number, (tool, arguments) in enumerate(calls):
-        try:
-            found[f"{number}: {tool}"] = await client.call_tool(tool, arguments)
-        except Exception as error:
-            found[f"{number}: {tool}"] = f"{type(error).__name__}: {error}"
-    return {
-        key: value.model_dump(mode="json", by_alias=True) if hasattr(value, "model_dump") else value
-        for key, value in found.items()
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "mode", "process"),
-    [
-        *((name, mode, "per_session") for name in sorted(CALLS) for mode in ("legacy", "auto")),
-        ("everything", "legacy", "per_principal"),
-        ("everything", "legacy", "shared"),
-    ],
-)
-async def test_a_survey_finds_what_it_finds_directly(
-    name: str, mode: Any, process: str, site: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """Lists, results and errors are equal, key by key."""
-    program, arguments = request.getfixturevalue(name)
-    calls = at_site(CALLS[name], site)
-    direct_server = stdio_client(StdioServerParameters(command=program, args=arguments))
-    async with asyncio.timeout(PATIENCE), Client(direct_server, mode=mode) as client:
-        direct = await survey(client, calls)
-    async with (
-        serving(tmp_path, (program, arguments), process=process) as front,
-        asyncio.timeout(PATIENCE),
-        Client(streamable_http_client(front.url), mode=mode) as client,
-    ):
-        through = await survey(client, calls)
-    assert set(through) == set(direct)
-    for key, value in direct.items():
-        assert untimed(through[key]) == untimed(value), key
 
 
 async def test_everything_that_a_server_can_say_arrives(everything: Command, tmp_path: Path) -> None:

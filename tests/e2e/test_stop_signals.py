@@ -40,20 +40,19 @@ async def told_to_stop(front: Adapter, *, times: int) -> int:
 
 async def test_a_second_signal_cuts_what_is_under_way(tmp_path: Path) -> None:
     """The grace of a minute is over; the call is still told so under its id, and the stop is a good one."""
-    up = RawUpstream(hang)
-    await up.start()
     core = {"shutdown_grace_seconds": 60, "upstream_ping": {"enabled": False}}
-    try:
-        async with adapter(tmp_path, up.url, core=core) as front, RawClient(front.port) as client:
-            await client.initialize()
-            await client.send("POST", CALL)
-            await up.arrived("tools/call")
-            assert await told_to_stop(front, times=2) == 0
-            error = error_of(await read_body(client.reader, await client.head()))
-            assert (error["code"], error["id"]) == (-32016, 7)
-            assert await client.reader.read() == b""
-    finally:
-        await up.stop()
+    async with (
+        RawUpstream(hang) as up,
+        adapter(tmp_path, up.url, core=core) as front,
+        RawClient(front.port) as client,
+    ):
+        await client.initialize()
+        await client.send("POST", CALL)
+        await up.arrived("tools/call")
+        assert await told_to_stop(front, times=2) == 0
+        error = error_of(await read_body(client.reader, await client.head()))
+        assert (error["code"], error["id"]) == (-32016, 7)
+        assert await client.reader.read() == b""
 
 
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tool","arguments":{}}}'

@@ -18,7 +18,8 @@ from aiohttp import web
 from tests.commands.running import mcp_adapter
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import ADAPTERS, artifact, offered, python_host, said
-from tests.e2e.processes import Adapter, adapter, server
+from tests.e2e.processes import Adapter, Server, adapter
+from tests.e2e.web_pages import served
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -46,7 +47,7 @@ async def command(place: Path, *arguments: str, **variables: str) -> Ran:
 async def front(tmp_path: Path) -> AsyncIterator[Adapter]:
     """The adapter before a server of files, without tokens."""
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(
             tmp_path, upstream.url, adapters=ADAPTERS, core=OPEN, artifacts={"max_resource_bytes": 1000}
         ) as running,
@@ -130,7 +131,7 @@ async def test_the_token_comes_from_the_environment(tmp_path: Path, desk: Path) 
     """Or from ``--token``; without one the sentence says what is missing."""
     (desk / "a.txt").write_text("a")
     async with (
-        server(UPSTREAM, tmp_path) as upstream,
+        Server(UPSTREAM, tmp_path) as upstream,
         adapter(tmp_path, upstream.url, adapters=ADAPTERS, core=LOCKED) as front,
     ):
         upload = ("upload", "a.txt", "--url", front.url)
@@ -187,15 +188,8 @@ async def test_a_server_that_breaks_off_or_lies_leaves_no_file(desk: Path) -> No
             body=b"x", headers={"Content-Disposition": 'attachment; filename="../../out\\u001b[2J"'}
         )
 
-    app = web.Application()
-    for path, handler in (("/broken", broken), ("/lying", lying), ("/out", leading_out)):
-        app.router.add_get(path, handler)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port := free_port())
-    await site.start()
-    try:
-        base = f"http://127.0.0.1:{port}"
+    routes = (web.get("/broken", broken), web.get("/lying", lying), web.get("/out", leading_out))
+    async with served(*routes) as base:
         for path, says in (("broken", "connection failed"), ("lying", "changed on its way")):
             ran = await command(desk, "download", f"{base}/{path}")
             assert ran.status == 1 and says in ran.errors, ran
@@ -204,8 +198,6 @@ async def test_a_server_that_breaks_off_or_lies_leaves_no_file(desk: Path) -> No
         assert ran.status == 0
         (file,) = desk.iterdir()
         assert file.read_bytes() == b"x" and ran.output == f"{file.name}\n"
-    finally:
-        await runner.cleanup()
 
 
 async def test_a_person_at_a_terminal_sees_progress(front: Adapter, desk: Path) -> None:

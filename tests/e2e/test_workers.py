@@ -22,7 +22,7 @@ from adapter.settings.root import Settings
 from adapter.state.lock_file import StateLock, StateTaken
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import ADAPTERS, sha256
-from tests.e2e.processes import adapter, server, start
+from tests.e2e.processes import Server, adapter, start
 from tests.e2e.supervised import PATIENCE, Load, Scripted, Supervised, supervised
 from tests.e2e.test_files_kill import Session
 from tests.edge.raw import RawClient, RawUpstream, error_of, modern_body, modern_fields, read_body, result
@@ -281,36 +281,30 @@ async def test_one_worker_has_no_supervisor(tmp_path: Path) -> None:
 
 async def test_a_watched_file_replaces_workers_without_a_loss(tmp_path: Path) -> None:
     """``serve --watch`` asks the supervisor, which stays: no connection is refused meanwhile."""
-    script = Scripted()
-    up = RawUpstream(script)
-    await up.start()
     port, config = free_port(), tmp_path / "watched" / "adapter.json"
     config.parent.mkdir()
-    settings = {
-        "core": {"workers": 2, "port": port, "upstream_ping": {"enabled": False}},
-        "storage": {"root": str(tmp_path / "data")},
-        "servers": [{"id": "up", "mount_path": "/mcp", "upstream": {"url": up.url}}],
-    }
-    config.write_text(json.dumps(settings))
     argv: list[str | Path] = [sys.executable, "-m", "adapter", "serve", "--watch", "--config", config]
-    watcher = await start(argv, tmp_path / "adapter.log")
     load = Load(port)
+    async with RawUpstream(Scripted()) as up:
+        settings = {
+            "core": {"workers": 2, "port": port, "upstream_ping": {"enabled": False}},
+            "storage": {"root": str(tmp_path / "data")},
+            "servers": [{"id": "up", "mount_path": "/mcp", "upstream": {"url": up.url}}],
+        }
+        config.write_text(json.dumps(settings))
+        async with await start(argv, tmp_path / "adapter.log") as watcher:
 
-    async def logged(event: str, times: int = 1) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while watcher.log.read_text().count(f'"{event}"') < times:
-                await asyncio.sleep(0.02)
+            async def logged(event: str, times: int = 1) -> None:
+                async with asyncio.timeout(PATIENCE):
+                    while watcher.log.read_text().count(f'"{event}"') < times:
+                        await asyncio.sleep(0.02)
 
-    try:
-        await logged("serving", 2)
-        async with load.running():
-            await load.more(20)
-            config.write_text(json.dumps(settings, indent=1))
-            await logged("all workers have been replaced")
-            await load.more(20)
-    finally:
-        await watcher.stop()
-        await up.stop()
+            await logged("serving", 2)
+            async with load.running():
+                await load.more(20)
+                config.write_text(json.dumps(settings, indent=1))
+                await logged("all workers have been replaced")
+                await load.more(20)
     assert set(load.outcomes) == {"ok"}, load.outcomes
     assert watcher.process.returncode == 0
 
@@ -360,7 +354,7 @@ async def test_an_sdk_client_does_not_notice_workers(tmp_path: Path) -> None:
 async def test_files_are_everybody_s(tmp_path: Path) -> None:
     """Uploaded, consumed, produced and downloaded on a connection each, which different workers have."""
     async with (
-        server("tests.e2e.files_server", tmp_path) as files,
+        Server("tests.e2e.files_server", tmp_path) as files,
         adapter(tmp_path, files.url, adapters=ADAPTERS, core={"workers": 3}) as front,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http,
     ):
@@ -381,4 +375,4 @@ async def test_files_are_everybody_s(tmp_path: Path) -> None:
             ]
             (found,) = (await session.ask("resources/read", uri=uri))["contents"]
             assert base64.b64decode(found["blob"]) == drawing(seed, 5_000), made
-            await session.delete()
+            await session.close()

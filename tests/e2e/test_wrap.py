@@ -246,16 +246,10 @@ def test_a_server_that_does_not_start_is_one_sentence(
     assert ran.stdout == "" and list(tmp_path.iterdir()) == []
 
 
-@asynccontextmanager
-async def secured(place: Path, token: str) -> AsyncIterator[Adapter]:
+def secured(place: Path, token: str) -> Adapter:
     """Another adapter, which asks for a token."""
     more = {"core": {"auth": {"enabled": True, "token": token}}}
-    front = Adapter(place, {**settings(place, (FILES[0], FILES[1:])), **more})
-    try:
-        await front.start()
-        yield front
-    finally:
-        await front.stop()
+    return Adapter(place, {**settings(place, (FILES[0], FILES[1:])), **more})
 
 
 async def test_a_url_that_needs_a_token_says_which_flag_gives_it(tmp_path: Path) -> None:

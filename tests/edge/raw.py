@@ -8,7 +8,7 @@ import json
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -213,6 +213,13 @@ class RawUpstream:
             writer.transport.abort()
         await self._server.wait_closed()
         self.sessions.clear()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     def calls(self, method: str) -> list[Exchange]:
         """The exchanges whose JSON-RPC method, or else HTTP method, is ``method``."""

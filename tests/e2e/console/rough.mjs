@@ -1,4 +1,4 @@
-// What the page withstands: axe, a hostile tool, and very much of everything.
+// What the page withstands: axe, and a hostile tool.
 
 import { AXE } from './browser.mjs';
 import { at, judged, result, run } from './parts.mjs';
@@ -97,29 +97,5 @@ export const rough = {
       () => document.querySelectorAll('[onerror], [onload], [onclick], main script, main svg [onload], main b').length,
     );
     return { harmed, markup, hrefs, images, violations: await page.evaluate(() => window.violations), ...reported };
-  },
-
-  /** Ten megabytes of text and five thousand tools leave the page answering. */
-  async heavy(open, url) {
-    const { page, reported } = await open();
-    await page.goto(at(url, 'server', 'vast'));
-    await page.getByText('5,000 tools').waitFor();
-    const rows = await page.getByRole('option').count();
-    await page.getByLabel('Filter the tools').fill('4999');
-    await page.getByRole('option', { name: 'tool_4999' }).click();
-    await page.getByRole('heading', { name: 'tool_4999' }).waitFor();
-    await page.goto(at(url, 'server', 'hostile', 'tools', 'pour'));
-    await run(page);
-    const waits = [];
-    for (let shown = false; !shown; shown = await page.getByRole('button', { name: 'Show more' }).isVisible()) {
-      const before = Date.now();
-      await page.getByRole('button', { name: /theme/ }).click();
-      waits.push(Date.now() - before);
-    }
-    const before = Date.now();
-    await page.getByRole('button', { name: 'Show more' }).click();
-    await page.getByRole('tab', { name: 'Raw MCP' }).click();
-    waits.push(Date.now() - before);
-    return { rows, waits, ...reported };
   },
 };

@@ -1,6 +1,6 @@
-// What a reader looks at: plots, pins, exchanges, files and the page on a phone.
+// What a reader looks at: plots, exchanges, files and the page on a phone.
 
-import { at, run, useToken } from './parts.mjs';
+import { at, run } from './parts.mjs';
 
 export const watching = {
   /** Charts and diagrams are drawn in frames that have no origin. */
@@ -25,31 +25,6 @@ export const watching = {
         .map((frame) => frame.evaluate(() => document.body.innerText)),
     );
     return { origins, texts, violations: await page.evaluate(() => window.violations), ...reported };
-  },
-
-  /** An operator sees what changed and accepts it. */
-  async accept(open, url) {
-    const { page, reported } = await open();
-    await page.goto(at(url, 'server', 'studio', 'pins'));
-    await useToken(page, 'token-of-olga');
-    await page.getByRole('heading', { name: '2 tools changed' }).waitFor();
-    const marked = await page.locator('.one.now ins').first().innerText();
-    await page.getByRole('button', { name: 'Accept…' }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Accept' }).click();
-    await page.getByRole('heading', { name: 'Nothing changed' }).waitFor();
-    return { marked, ...reported };
-  },
-
-  /** A viewer sees the same and why it is not theirs to decide. */
-  async refused(open, url) {
-    const { page, reported } = await open();
-    await page.goto(at(url, 'server', 'studio', 'pins'));
-    await useToken(page, 'token-of-vic');
-    await page.getByRole('heading', { name: '2 tools changed' }).waitFor();
-    // Until the page knows whose token it is, it asks for one.
-    await page.locator('.decision .hint', { hasText: 'vic' }).waitFor();
-    const button = page.getByRole('button', { name: 'Accept' });
-    return { enabled: await button.isEnabled(), why: await page.locator('.decision .hint').innerText(), ...reported };
   },
 
   /** What happens is shown as it happens; it can be held, searched and opened. */

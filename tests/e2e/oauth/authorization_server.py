@@ -63,12 +63,6 @@ class AuthorizationServer:
         ):
             return json.loads(await response.text() or "{}")
 
-    async def service_token(self, resource: str, scope: str = "mcp") -> str:
-        """An access token of the service itself."""
-        form = {"grant_type": "client_credentials", "resource": resource, "scope": scope}
-        token: str = (await self.ask("/token", form, client=SERVICE))["access_token"]
-        return token
-
     async def register(self, *redirect_uris: str) -> str:
         """Register a public client; its id."""
         metadata = {"redirect_uris": redirect_uris, "token_endpoint_auth_method": "none"}
@@ -131,8 +125,7 @@ async def authorization_server(
     """The server, listening until the block ends; ``options`` are those of the script. Raises Missing."""
     told = {"port": free_port(), "people": PEOPLE, "clients": [SERVICE, *clients], **options}
     argv: list[str | Path] = [node(), SCRIPT, json.dumps(told)]
-    running = await start(argv, place / "authorization.log", {"NODE_PACKAGES": str(oauth_packages())})
-    try:
+    async with await start(
+        argv, place / "authorization.log", {"NODE_PACKAGES": str(oauth_packages())}
+    ) as running:
         yield AuthorizationServer(await running.line(START_TIMEOUT))
-    finally:
-        await running.stop()

@@ -54,11 +54,8 @@ async def protected_adapter(
     front = Adapter(place, settings, port or free_port())
     core = {"public_base_url": front.base} if issuer is None else core_of(front.base, issuer, **(oauth or {}))
     settings["core"] = {**core, **sections.get("core", {})}
-    try:
-        await front.start()
+    async with front:
         yield front
-    finally:
-        await front.stop()
 
 
 @asynccontextmanager

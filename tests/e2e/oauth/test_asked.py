@@ -29,13 +29,9 @@ CURE = "upstream.auth.type: authorization_code"
 @pytest.fixture
 async def upstream() -> AsyncIterator[ProtectedUpstream]:
     """It refuses everybody, and names its metadata."""
-    raw = ProtectedUpstream(answer)
-    raw.protect("nobody's")
-    await raw.start()
-    try:
+    async with ProtectedUpstream(answer) as raw:
+        raw.protect("nobody's")
         yield raw
-    finally:
-        await raw.stop()
 
 
 @pytest.mark.parametrize("names_metadata", [True, False])

@@ -21,8 +21,9 @@ from tests.e2e.clients.browser import Browser
 from tests.e2e.filing import PythonHost, content_of, curl, python_host, said, texts
 from tests.e2e.oauth.authorization_server import SERVICE, AuthorizationServer, authorization_server
 from tests.e2e.oauth.front import protected_adapter
-from tests.e2e.oauth.protection import Command, person, protected_server, signed_in
+from tests.e2e.oauth.protection import person, protected_server, signed_in
 from tests.e2e.processes import Adapter
+from tests.e2e.talk import Command
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e

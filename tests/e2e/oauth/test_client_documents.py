@@ -42,12 +42,9 @@ async def encrypted(place: Path, authority: Authority, port: int, behind: int) -
             proxy_set_header X-Forwarded-Proto https;
         }}
     }}"""
-    running = await start(nginx_argv(room, site, connections=64), room / "output.log")
-    try:
+    async with await start(nginx_argv(room, site, connections=64), room / "output.log") as running:
         await listens(port, running)
         yield
-    finally:
-        await running.stop()
 
 
 def token_of(person: str) -> str:

@@ -17,7 +17,7 @@ from tests.e2e.clients.browser import Browser, Page
 from tests.e2e.filing import curl
 from tests.e2e.oauth.authorization_server import AuthorizationServer, authorization_server
 from tests.e2e.oauth.front import protected_adapter
-from tests.e2e.processes import Adapter, server, start
+from tests.e2e.processes import Adapter, Server, start
 from tests.e2e.provision import packages
 from tests.ports import free_port
 
@@ -48,7 +48,7 @@ async def console(place: Path, **more: Any) -> AsyncIterator[tuple[Adapter, Auth
     }
     async with (
         authorization_server(place, clients=[client]) as issuer,
-        server(ECHO, place) as upstream,
+        Server(ECHO, place) as upstream,
         protected_adapter(
             place,
             upstream.url,
@@ -66,11 +66,8 @@ async def played(
 ) -> dict[str, Any]:
     """What a scene saw. Fails with its error when it does not come to its end."""
     environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(chromium)}
-    running = await start([node, SCENES, scene, url, *words], place / "scene.log", environment)
-    try:
+    async with await start([node, SCENES, scene, url, *words], place / "scene.log", environment) as running:
         seen: dict[str, Any] = json.loads(await running.line(SCENE_TIMEOUT))
-    finally:
-        await running.stop()
     return seen
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -28,9 +27,10 @@ from tests.e2e.filing import (
 )
 from tests.e2e.oauth.authorization_server import authorization_server
 from tests.e2e.oauth.front import protected_adapter
-from tests.e2e.oauth.protection import Command, signed_in
-from tests.e2e.processes import server
+from tests.e2e.oauth.protection import signed_in
+from tests.e2e.processes import Server
 from tests.e2e.provision import ROOT, packages
+from tests.e2e.talk import Command
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -56,7 +56,7 @@ async def test_every_client_signs_in_and_calls(
     """By the 401, the metadata of the mount, discovery, registration, a code with PKCE, and a token for the mount."""
     async with (
         authorization_server(tmp_path) as issuer,
-        server(ECHO, tmp_path) as upstream,
+        Server(ECHO, tmp_path) as upstream,
         protected_adapter(tmp_path, upstream.url, issuer) as front,
     ):
         for name in CLIENTS:
@@ -86,7 +86,7 @@ async def test_a_person_moves_files(
     file.write_bytes(b"notes of ada")
     async with (
         authorization_server(tmp_path) as issuer,
-        server(FILES, tmp_path) as upstream,
+        Server(FILES, tmp_path) as upstream,
         protected_adapter(tmp_path, upstream.url, issuer) as front,
         host(command, name, "ada", front.url, tmp_path) as ada,
         host(command, name, "bob", front.url, tmp_path) as bob,
@@ -112,7 +112,7 @@ async def test_the_inspector_signs_in(node: Path, oauth_programs: None, tmp_path
     """Its command line opens a browser for the person, and calls with the token."""
     async with (
         authorization_server(tmp_path) as issuer,
-        server(ECHO, tmp_path) as upstream,
+        Server(ECHO, tmp_path) as upstream,
         protected_adapter(tmp_path, upstream.url, issuer) as front,
     ):
         printed = await inspected(node, tmp_path, front.url, "ada", "tools/call", "--tool-name", "echo")
@@ -161,7 +161,7 @@ async def test_a_session_goes_on_with_a_refreshed_token(
     # Issuers round down to seconds, and the Python SDK signs in again if a token ends before it expects that.
     async with (
         authorization_server(tmp_path, lifetime=3) as issuer,
-        server(FILES, tmp_path) as upstream,
+        Server(FILES, tmp_path) as upstream,
         protected_adapter(tmp_path, upstream.url, issuer, oauth={"leeway_seconds": 1}) as front,
     ):
         for name in ("python_v2 legacy", "ts_v2 legacy"):
@@ -175,36 +175,3 @@ async def test_a_session_goes_on_with_a_refreshed_token(
                     await asyncio.sleep(0.3)
         counted = await issuer.counted()
         assert counted["/auth"] == 2, counted
-
-
-async def test_a_static_token_works_beside(oauth_programs: None, tmp_path: Path) -> None:
-    """Who has a token of the settings needs no authorization server."""
-    async with (
-        authorization_server(tmp_path) as issuer,
-        server(ECHO, tmp_path) as upstream,
-        protected_adapter(tmp_path, upstream.url, issuer) as front,
-    ):
-        await front.stop()
-        front.settings["core"]["auth"]["tokens"] = [{"name": "agent", "token": "token-of-the-agent"}]
-        await front.start()
-        headers = {"Authorization": "Bearer token-of-the-agent"}
-        async with python_host(front.url, "legacy", headers) as agent:
-            assert said(await agent.call("echo", text="hi")) == "you said hi"
-        assert "/token" not in await issuer.counted()
-
-
-async def test_metadata_and_challenges_lead_to_the_issuer(oauth_programs: None, tmp_path: Path) -> None:
-    """The documents by which all those clients found their way."""
-    async with (
-        authorization_server(tmp_path) as issuer,
-        server(ECHO, tmp_path) as upstream,
-        protected_adapter(tmp_path, upstream.url, issuer) as front,
-    ):
-        place = f"{front.base}/.well-known/oauth-protected-resource/mcp"
-        metadata = json.loads((await curl(place)).body)
-        assert metadata["resource"] == front.url
-        assert metadata["authorization_servers"] == [issuer.issuer]
-        assert metadata["scopes_supported"] == ["mcp"]
-        refused = await curl("-i", "-d", "{}", "-H", "Content-Type: application/json", front.url)
-        assert refused.status == 401
-        assert f'resource_metadata="{place}"'.encode() in refused.body

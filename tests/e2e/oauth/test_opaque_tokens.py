@@ -13,8 +13,9 @@ import pytest
 from tests.e2e.filing import curl, python_host, said
 from tests.e2e.oauth.authorization_server import SERVICE, AuthorizationServer, authorization_server
 from tests.e2e.oauth.front import protected_adapter
-from tests.e2e.oauth.protection import Command, signed_in
-from tests.e2e.processes import Adapter, server
+from tests.e2e.oauth.protection import signed_in
+from tests.e2e.processes import Adapter, Server
+from tests.e2e.talk import Command
 
 pytestmark = pytest.mark.e2e
 
@@ -43,7 +44,7 @@ class Opaque(NamedTuple):
 @asynccontextmanager
 async def opaque(place: Path, **introspection: Any) -> AsyncIterator[Opaque]:
     """Both, and an upstream; ``introspection`` are more of its settings."""
-    async with authorization_server(place, opaque=True) as issuer, server(ECHO, place) as upstream:
+    async with authorization_server(place, opaque=True) as issuer, Server(ECHO, place) as upstream:
         told = {
             "url": f"{issuer.issuer}{INTROSPECTION}",
             "client_id": SERVICE["client_id"],

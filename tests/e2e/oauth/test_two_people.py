@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from tests.e2e.clients.browser import Browser
@@ -28,7 +26,7 @@ from tests.e2e.filing import (
 from tests.e2e.oauth.authorization_server import authorization_server
 from tests.e2e.oauth.front import REPLICAS, core_of, three_replicas
 from tests.e2e.oauth.protection import link_of, person, protected_server
-from tests.e2e.processes import server
+from tests.e2e.processes import Server
 from tests.e2e.replicas import replicated
 from tests.ports import free_port
 
@@ -49,7 +47,7 @@ async def test_neither_meets_the_files_of_the_other(
         file.write_text(f"notes of {name}")
     async with (
         authorization_server(tmp_path) as issuer,
-        server(FILES, tmp_path) as upstream,
+        Server(FILES, tmp_path) as upstream,
         three_replicas(tmp_path, issuer, upstream.url) as front,
         person("ada", front, mode) as ada,
         person("bob", front, mode) as bob,
@@ -92,28 +90,6 @@ async def meets_nothing(host: PythonHost, handle: str, told: Json) -> None:
         await host.read(told["artifact_uri"])
 
 
-async def test_a_session_is_its_persons_alone(
-    oauth_programs: None, replicas_programs: None, tmp_path: Path
-) -> None:
-    """Its id with the token of another person is no session on any replica; with a new token of the same it goes on."""
-    async with (
-        authorization_server(tmp_path) as issuer,
-        server(FILES, tmp_path) as upstream,
-        three_replicas(tmp_path, issuer, upstream.url) as front,
-        aiohttp.ClientSession() as http,
-    ):
-        first, second, others = [await issuer.token(name, front.url) for name in ("ada", "ada", "bob")]
-        assert first != second
-        status, session = await initialized(http, front.url, first)
-        assert (status, bool(session)) == (200, True)
-        for _ in range(ROUNDS):
-            assert await called(http, front.url, first, session) == 200
-            assert await called(http, front.url, second, session) == 200
-            assert await called(http, front.url, others, session) == 404
-            assert await ended(http, front.url, others, session) == 404
-        assert await ended(http, front.url, second, session) in (200, 204)
-
-
 async def test_an_upload_url_is_good_for_one_and_by_one(
     oauth_programs: None, replicas_programs: None, tmp_path: Path
 ) -> None:
@@ -122,7 +98,7 @@ async def test_an_upload_url_is_good_for_one_and_by_one(
     file.write_text("notes")
     async with (
         authorization_server(tmp_path) as issuer,
-        server(FILES, tmp_path) as upstream,
+        Server(FILES, tmp_path) as upstream,
         three_replicas(tmp_path, issuer, upstream.url) as front,
         person("ada", front, "legacy") as ada,
         person("bob", front, "legacy") as bob,
@@ -182,49 +158,3 @@ async def test_grants_are_their_persons_on_every_replica(
         for _ in range(ROUNDS):
             seen = await asyncio.gather(ada.call("whoami"), bob.call("whoami"))
             assert [said(each) for each in seen] == ["ada", "bob"]
-
-
-# --- over HTTP ----------------------------------------------------------------------------------------------------
-
-
-def head(token: str, session: str | None = None) -> dict[str, str]:
-    fields = {
-        "Authorization": f"Bearer {token}",
-        "Content-Type": "application/json",
-        "Accept": "application/json, text/event-stream",
-    }
-    if session is not None:
-        fields |= {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
-    return fields
-
-
-async def initialized(http: aiohttp.ClientSession, url: str, token: str) -> tuple[int, str]:
-    """Status and id of a new session."""
-    params = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "a", "version": "1"},
-    }
-    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-    async with http.post(url, data=json.dumps(message), headers=head(token)) as response:
-        await response.read()
-        status, session = response.status, response.headers.get("Mcp-Session-Id", "")
-    done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    async with http.post(url, data=json.dumps(done), headers=head(token, session)) as response:
-        await response.read()
-    return status, session
-
-
-async def called(http: aiohttp.ClientSession, url: str, token: str, session: str) -> int:
-    """The status of a request in a session."""
-    message = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-    async with http.post(url, data=json.dumps(message), headers=head(token, session)) as response:
-        await response.read()
-        return response.status
-
-
-async def ended(http: aiohttp.ClientSession, url: str, token: str, session: str) -> int:
-    """The status of the end of a session."""
-    async with http.delete(url, headers=head(token, session)) as response:
-        await response.read()
-        return response.status
