@@ -28,6 +28,12 @@ class Asking:
         statement = Bound("redis", " ".join(argv), (), argv=argv)
         return await self.connector.run(statement, timeout=timeout, max_rows=max_rows)
 
+    async def ask(self, text: str, *values: Scalar, timeout: float = 10) -> Rows:
+        """Send the words of ``text`` to a server of words, and all of it to the others."""
+        if self.connector.kind == "redis":
+            return await self.redis(*text.split(), *map(str, values), timeout=timeout)
+        return await self.sql(text, *values, timeout=timeout)
+
     async def mongodb(
         self,
         command: Mapping[str, Any],

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from adapter.hosted.connectors import connector_for
-from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
+from adapter.hosted.connectors.port import QueryFailed
+from tests.hosted.connectors import scenarios
 from tests.hosted.databases import URL_PASSWORD, Server, eventually
 from tests.hosted.stating import Asking, opened
 from tests.ports import free_port
@@ -90,43 +89,20 @@ async def test_what_is_no_unicode_is_a_failure_like_any_other(redis: Server) -> 
 async def test_a_full_pool_makes_calls_wait(redis: Server) -> None:
     """More calls than connections all get their answer, and one that waits too long says so."""
     async with opened(redis, pool_size=2) as small:
-        answers = await asyncio.gather(*(small.redis("ECHO", str(n)) for n in range(50)))
-        assert [answer.rows for answer in answers] == [[{"value": str(n)}] for n in range(50)]
-        busy = [asyncio.create_task(small.redis("BLPOP", "queue", "0")) for _ in range(2)]
-        await asyncio.sleep(0)
-        with pytest.raises(QueryTimedOut):
-            await small.redis("PING", timeout=0.2)
-        for call in busy:
-            call.cancel()
-        await asyncio.gather(*busy, return_exceptions=True)
+        await scenarios.crowds_a_pool_of_two(small, "ECHO", "BLPOP queue 0")
 
 
 async def test_many_commands_leak_no_connection(redis: Server, database: Asking) -> None:
     """A thousand commands, good and bad and cancelled, use no more connections than the pool has."""
     async with opened(redis, pool_size=4) as leaky:
-        for _ in range(10):
-            calls = [asyncio.create_task(leaky.redis("PING" if n % 7 else "NONSENSE")) for n in range(100)]
-            await asyncio.sleep(0)
-            for call in calls[::10]:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
+        await scenarios.sends_a_thousand(leaky)
         await eventually(lambda: _at_most(database, 4 + 1))
-        assert (await leaky.redis("PING")).rows == [{"value": "PONG"}]
     await eventually(lambda: _at_most(database, 1))
 
 
 async def test_a_restarted_server_is_found_again(redis: Server, database: Asking) -> None:
     """A server that went away fails the calls of that time, and none afterwards."""
-    call = asyncio.create_task(database.redis("BLPOP", "queue", "0"))
-    async with opened(redis) as watching:
-        await eventually(lambda: _blocked(watching, 1))
-    redis.stop()
-    with pytest.raises(QueryFailed):
-        await call
-    with pytest.raises(QueryFailed, match="nothing listens at the configured address"):
-        await database.redis("PING")
-    redis.start()
-    await eventually(lambda: _answers(database))
+    await scenarios.loses_its_server(redis, database, "BLPOP queue 0", lambda watching: _blocked(watching, 1))
 
 
 async def test_a_connector_that_cannot_open_gives_a_safe_reason(redis: Server) -> None:
@@ -138,10 +114,7 @@ async def test_a_connector_that_cannot_open_gives_a_safe_reason(redis: Server) -
         "redis://:hunter2@127.0.0.1:hunter2": "the connection string is not valid",
         "hunter2": "the connection string is not valid",
     }
-    for url, why in wrong.items():
-        with pytest.raises(ConnectorFailed) as failure:
-            await connector_for("redis", "main", url).open()
-        assert str(failure.value) == f"connector 'main' (redis): {why}"
+    await scenarios.cannot_open("redis", wrong)
 
 
 async def _blocked(database: Asking, count: int) -> bool:
@@ -152,10 +125,3 @@ async def _blocked(database: Asking, count: int) -> bool:
 async def _at_most(database: Asking, count: int) -> bool:
     (row,) = (await database.redis("CLIENT", "LIST")).rows
     return len(row["value"].splitlines()) <= count
-
-
-async def _answers(database: Asking) -> bool:
-    try:
-        return (await database.redis("PING")).rows == [{"value": "PONG"}]
-    except QueryFailed:
-        return False
