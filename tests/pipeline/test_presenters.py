@@ -177,20 +177,6 @@ def test_w14_a_path_that_the_schema_does_not_have_lets_nothing_start() -> None:
     ]
 
 
-def test_v15_select_is_off_unless_it_is_turned_on() -> None:
-    """Its options are the declared members."""
-    made = built(
-        on=declared(schema={"id": "int", "name?": "string"}, select=True),
-        off=declared(schema={"id": "int"}),
-    )
-    assert made["off"].select_schema is None
-    assert made["on"].select_schema == {
-        "type": "array",
-        "items": {"type": "string", "enum": ["id", "name"]},
-    }
-    assert texts(made["on"], {"id": 1, "name": "A"}, select=["id"]) == ['{"id":1}']
-
-
 def test_v16_the_censor_is_a_text_or_code() -> None:
     """Code is given the value."""
     made = built(
