@@ -22,6 +22,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.failures import AuthRefused
 from adapter.rules.results.refusals import exposed
+from adapter.wire.scan import has_more_values
 
 OF_SECRETS = ("HS256", "HS384", "HS512")
 _OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -281,7 +282,7 @@ def read_key_set(document: bytes) -> tuple[dict[bytes, SigningKey], int]:
     """Return the usable keys of a JWK set, and the number of private keys in it. Raises ValueError for no JWK set."""
     if len(document) > LARGEST:
         raise ValueError(f"the document is larger than {LARGEST >> 20} MiB")
-    if sum(document.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
+    if has_more_values(document, MOST_VALUES):
         raise ValueError(f"the document has more than {MOST_VALUES} values")
     try:
         read: Any = orjson.loads(document)

@@ -23,6 +23,7 @@ from adapter.pipeline.call import Tell
 from adapter.rules.results.outcomes import Result, ToolUserError
 from adapter.rules.text.json_values import MOST_VALUES
 from adapter.wire.envelope import dump, parse
+from adapter.wire.scan import has_more_values
 
 AT_ONCE = 64
 """Programs that run at the same time. Further calls wait for a place, within the time that they have."""
@@ -44,8 +45,6 @@ class Starts:
                 await asyncio.sleep(0)
             yield
 
-
-_BETWEEN = (b",", b"[", b"{")
 
 CHILD = Path(__file__).with_name("child.py")
 
@@ -161,28 +160,12 @@ def _value(output: bytes, status: int | None) -> Any:
         raise ScriptFailed(ending)
     if not output.strip():
         return None
-    if _values_in(output) > MOST_VALUES:
+    if has_more_values(output, MOST_VALUES):
         raise ScriptFailed(f"the script wrote more than {MOST_VALUES} values")
     try:
         return parse(output)
     except BadJson:
         raise ScriptFailed("the output of the script is not JSON") from None
-
-
-def _values_in(output: bytes) -> int:
-    """An estimate of the number of values in JSON, without reading it; punctuation within texts may count too.
-
-    No step costs more than a plain scan: a regular expression for texts would begin anew at every quote.
-    """
-    found = sum(map(output.count, _BETWEEN))
-    if found <= MOST_VALUES:
-        return found
-    bare = output.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # Each text is a value or the name of one.
-    if (texts := bare.count(b'"') // 2) > 2 * MOST_VALUES:
-        return texts // 2
-    outside = b"".join(bare.split(b'"')[::2])
-    return sum(map(outside.count, _BETWEEN))
 
 
 def _ending(status: int | None) -> str | None:

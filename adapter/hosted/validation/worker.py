@@ -13,7 +13,6 @@ import os
 import signal
 import struct
 import sys
-from collections import OrderedDict
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import orjson
 
 from adapter.errors import BadJson
+from adapter.rules.last_used import LastUsed
 from adapter.rules.schema.checker import Checker, compile_schema
 from adapter.rules.schema.cost import SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.events import shortened
@@ -45,7 +45,7 @@ class ValidationServer:
     """Answers requests, each in its time."""
 
     def __init__(self) -> None:
-        self._checkers: OrderedDict[bytes, Checker] = OrderedDict()
+        self._checkers = LastUsed[bytes, Checker](_SCHEMAS_KEPT)
 
     def __repr__(self) -> str:
         return f"<ValidationServer: {len(self._checkers)} schemas>"
@@ -70,10 +70,8 @@ class ValidationServer:
         key = sha256(schema).digest() + bytes([strict])
         checker = self._checkers.get(key)
         if checker is None:
-            checker = self._checkers[key] = compile_schema(_read_json(schema), strict=strict)
-        self._checkers.move_to_end(key)
-        if len(self._checkers) > _SCHEMAS_KEPT:
-            self._checkers.popitem(last=False)
+            checker = compile_schema(_read_json(schema), strict=strict)
+            self._checkers.put(key, checker)
         return checker
 
 
