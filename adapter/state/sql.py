@@ -168,6 +168,7 @@ def put_one(change: Put, connection: sqlite3.Connection) -> Row:
     """Write a row. Raises Conflict, TableFull."""
     if (
         change.most is not None
+        and change.expected in (None, ABSENT)  # else it is a conflict, and no row is created
         and get(change.table, change.key, sys.maxsize, connection) is None
         and count(change.table, group_of(change.key), connection) >= change.most
     ):

@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import StoreUnavailable
 from adapter.state.fallback import KEY, FallbackStore
 from adapter.state.memory import MemoryStore
-from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Delete, Put, Row
+from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Delete, Put, Row, StoreListener
 from adapter.state.remembered import LOCAL, HeardChanges, RememberedRows, RowId
 from adapter.state.watched import WatchedStore
 from tests.state.shared import ReplicaStore, SharedMemory
@@ -23,23 +23,17 @@ from tests.state.shared import ReplicaStore, SharedMemory
 SOON = 0.01
 
 
-class Returned:
+class Returned(StoreListener):
     """Waits for the store to be back; ``unknown`` counts how often all rows may be old."""
 
     def __init__(self) -> None:
         self.unknown = 0
         self.back = asyncio.Event()
 
-    def row_changed(self, table: str, key: str) -> None:
-        """See StoreListener."""
-
     def rows_unknown(self) -> None:
         """See StoreListener."""
         self.unknown += 1
         self.back.set()
-
-    def announced(self, topic: str, body: bytes) -> None:
-        """See StoreListener."""
 
 
 def logger(capture: LogCapture) -> FilteringBoundLogger:

@@ -3,54 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator
 from operator import methodcaller
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from adapter.state.memory import MemoryStore
-from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store, TableFull, tell_all
-from adapter.state.redis.layout import Layout
-from adapter.state.redis.store import RedisStore
-from adapter.state.sqlite import SqliteStore
-from tests.state.redis.servers import dialer
-from tests.state.shared import SharedMemory
-
-KINDS = [
-    "memory",
-    "shared memory",
-    "sqlite",
-    "sqlite, shared",
-    "sqlite without a log",
-    "redis",
-    "redis cluster",
-]
-
-
-@pytest.fixture(params=KINDS)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    path = tmp_path / "state" / "adapter.sqlite3"
-    store: Store
-    match request.param:
-        case "memory":
-            store = MemoryStore()
-        case "shared memory":
-            store = SharedMemory().replica()
-        case "sqlite":
-            store = SqliteStore(path)
-        case "sqlite, shared":
-            store = SqliteStore(path, shared=True)
-        case "sqlite without a log":
-            store = SqliteStore(path, wal=False)
-        case kind:
-            nodes = request.getfixturevalue("redis_single" if kind == "redis" else "redis_cluster")
-            store = RedisStore(dialer(nodes), Layout(f"test:{secrets.token_hex(8)}", 7))
-    await store.open()
-    yield store
-    await store.close()
+from adapter.state.port import ABSENT, Conflict, Delete, Put, Row, Store, StoreListener, TableFull, tell_all
 
 
 async def test_a_row_comes_back_as_it_was_put(store: Store) -> None:
@@ -361,23 +319,17 @@ async def test_uses_count_no_longer_than_their_window(store: Store) -> None:
 # --- listeners of a store ----------------------------------------------------------------------------------------
 
 
-class Ear:
-    """A listener that notes that it was told, and may fail then."""
+class Ear(StoreListener):
+    """Notes that it was told, and may fail then."""
 
     def __init__(self, *, fails: bool) -> None:
         self._fails = fails
         self.told = 0
 
-    def row_changed(self, table: str, key: str) -> None:
-        raise AssertionError(table, key)
-
     def rows_unknown(self) -> None:
         self.told += 1
         if self._fails:
             raise ValueError("a fault of its own")
-
-    def announced(self, topic: str, body: bytes) -> None:
-        raise AssertionError(topic, body)
 
 
 async def test_a_listener_that_fails_makes_no_other_deaf() -> None:

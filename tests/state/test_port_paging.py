@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.state.memory import MemoryStore
 from adapter.state.port import PAGE, Put, Store, delete_overdue, every_row
-from adapter.state.redis.layout import Layout
-from adapter.state.redis.store import RedisStore
-from adapter.state.sqlite import SqliteStore
-from tests.state.redis.servers import dialer
 from tests.state.shared import SharedMemory
 
-
-@pytest.fixture(params=["memory", "sqlite", "redis"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    store: Store
-    match request.param:
-        case "memory":
-            store = MemoryStore()
-        case "sqlite":
-            store = SqliteStore(tmp_path / "adapter.sqlite3")
-        case _:
-            server = request.getfixturevalue("redis_single")
-            store = RedisStore(dialer(server), Layout(f"test:{secrets.token_hex(8)}", 7))
-    await store.open()
-    yield store
-    await store.close()
+IN_EVERY_KIND = pytest.mark.parametrize("store", ["memory", "sqlite", "redis"], indirect=True)
 
 
 async def filled(store: Store, keys: Sequence[str], due: float | None = None) -> list[str]:
@@ -45,6 +24,7 @@ async def keys_of(store: Store, group: str | None = None) -> list[str]:
     return [row.key async for row in every_row(store, "t", group)]
 
 
+@IN_EVERY_KIND
 @pytest.mark.parametrize("count", [0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE])
 async def test_every_row_comes_once_and_in_order(store: Store, count: int) -> None:
     """Whether the last page is full, short or empty."""
@@ -53,6 +33,7 @@ async def test_every_row_comes_once_and_in_order(store: Store, count: int) -> No
     assert await keys_of(store) == keys
 
 
+@IN_EVERY_KIND
 async def test_rows_of_one_group_are_those_of_no_other(store: Store) -> None:
     """Also of a group between two others, over several pages."""
     await filled(store, ["a/1", "c/1", "b0", "b"])
@@ -61,6 +42,7 @@ async def test_rows_of_one_group_are_those_of_no_other(store: Store) -> None:
     assert await keys_of(store, "d") == []
 
 
+@IN_EVERY_KIND
 async def test_what_is_due_is_deleted_and_nothing_else(store: Store) -> None:
     """Over several pages; rows that are due later, or never, stay."""
     await filled(store, [f"g/{number}" for number in range(2 * PAGE + 1)], due=10.0)

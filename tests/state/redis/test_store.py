@@ -125,38 +125,6 @@ async def test_a_change_of_very_many_rows_makes_them_unknown(replicas: list[Redi
     assert await replicas[1].count("files", group="s") == 1000
 
 
-async def test_a_listener_that_fails_keeps_nobody_from_hearing(replicas: list[RedisStore]) -> None:
-    """The failure is the loop's to tell, and the others hear."""
-
-    class Broken(Ear):
-        def row_changed(self, table: str, key: str) -> None:
-            raise RuntimeError("broken")
-
-    failures: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(
-        lambda _, context: failures.append(str(context["exception"]))
-    )
-    ear = Ear()
-    replicas[1].listeners += [Broken(), ear]
-    await ear.until_hearing(replicas[2])
-    assert set(failures) == {"broken"}
-
-
-async def test_messages_of_strangers_are_passed_over(
-    nodes: list[Server], replicas: list[RedisStore], base: str
-) -> None:
-    """What no replica has written tells nothing and breaks nothing."""
-    ear = Ear()
-    replicas[1].listeners.append(ear)
-    await ear.until_hearing(replicas[2])
-    heard = len(ear.rows)
-    password = PASSWORD if len(nodes) == 1 else None
-    for message in ("", "x", "[]", '["a"]', '["a", [1]]', '["a", [["t"]]]', "[" * 100_000, '["a", {}]', "\n"):
-        servers.command(nodes[0], "-c", "SPUBLISH", f"{base}:{{3}}:changes", message, password=password)
-    await ear.until_hearing(replicas[2])
-    assert [row for row in ear.rows[heard:] if row[0] != "hearing"] == []
-
-
 @pytest.mark.parametrize("reader", [1, 3, 7])
 async def test_another_number_of_partitions_is_refused(nodes: list[Server], base: str, reader: int) -> None:
     """The first start decides, and any other number is refused with both in the sentence."""
