@@ -5,7 +5,7 @@ their browser, out of ``console.oauth``. Import it late: it loads cryptography.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -102,15 +102,8 @@ def build_browser_sign_in(
 def role_terms(console: ConsoleOAuth) -> RoleRules:
     """The scopes and claims that make operators and viewers."""
     return RoleRules(
-        frozenset(console.operator_scopes),
-        _values(console.operator_claims),
-        frozenset(console.viewer_scopes),
-        _values(console.viewer_claims),
+        console.operator_scopes, console.operator_claims, console.viewer_scopes, console.viewer_claims
     )
-
-
-def _values(claims: Mapping[str, list[str]]) -> dict[str, frozenset[str]]:
-    return {name: frozenset(values) for name, values in claims.items()}
 
 
 def _terms(settings: Settings, console: ConsoleOAuth, base: str) -> SignInConfig:

@@ -6,8 +6,8 @@ cookie), RFC 6265 (cookies), Fetch Metadata Request Headers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -66,10 +66,10 @@ class RoleRules:
     terms for viewers everybody who has signed in is one.
     """
 
-    operator_scopes: frozenset[str] = frozenset()
-    operator_claims: Mapping[str, frozenset[str]] | None = None
-    viewer_scopes: frozenset[str] = frozenset()
-    viewer_claims: Mapping[str, frozenset[str]] | None = None
+    operator_scopes: Collection[str] = ()
+    operator_claims: Mapping[str, Collection[str]] = field(default_factory=dict)
+    viewer_scopes: Collection[str] = ()
+    viewer_claims: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def role_of(self, scopes: frozenset[str], claims: Mapping[str, Any]) -> Role | None:
         """The role of a person with these scopes and claims, None for nobody of these."""
@@ -83,11 +83,11 @@ class RoleRules:
     @property
     def needed(self) -> str:
         """What makes a viewer or an operator, in words; a part of it where there is much."""
-        scopes = [f"the scope {scope}" for scope in sorted(self.viewer_scopes | self.operator_scopes)]
+        scopes = [f"the scope {scope}" for scope in sorted({*self.viewer_scopes, *self.operator_scopes})]
         claims = [
             f"{value} in {name}"
             for terms in (self.viewer_claims, self.operator_claims)
-            for name, values in (terms or {}).items()
+            for name, values in terms.items()
             for value in sorted(values)
         ]
         named = list(dict.fromkeys([*scopes, *claims]))
@@ -96,16 +96,15 @@ class RoleRules:
 
 
 def _fits(
-    wanted_scopes: frozenset[str],
-    wanted_claims: Mapping[str, frozenset[str]] | None,
+    wanted_scopes: Collection[str],
+    wanted_claims: Mapping[str, Collection[str]],
     scopes: frozenset[str],
     claims: Mapping[str, Any],
 ) -> bool:
-    if not wanted_scopes.isdisjoint(scopes):
+    if not scopes.isdisjoint(wanted_scopes):
         return True
     return any(
-        not values.isdisjoint(_texts(claim_of(claims, name)))
-        for name, values in (wanted_claims or {}).items()
+        not _texts(claim_of(claims, name)).isdisjoint(values) for name, values in wanted_claims.items()
     )
 
 
