@@ -59,15 +59,10 @@ def _keep_record(app: Core) -> None:
     """Build the log of calls, and the trail that writes it. Raises SettingsError if the log cannot be written."""
     # Late: most adapters keep no record.
     from adapter.files.audit_log import AuditLog
-    from adapter.relay.call.audit_trail import AuditConfig, AuditTrail
+    from adapter.relay.call.audit_trail import AuditTrail
 
     audit, replica = app.settings.core.audit, app.settings.core.replica
-    terms = AuditConfig(
-        audit.arguments_digest,
-        None if audit.arguments_key is None else audit.arguments_key.get_secret_value().encode(),
-        strict=audit.on_failure == "refuse",
-        place=(("replica", (replica.id or socket.gethostname())[:64]), ("pid", os.getpid())),
-    )
+    place = (("replica", (replica.id or socket.gethostname())[:64]), ("pid", os.getpid()))
     app.audit = AuditLog(audit.file)
     try:
         app.audit.require()
@@ -75,7 +70,7 @@ def _keep_record(app: Core) -> None:
         why = error.__cause__
         sentence = f"{audit.file} cannot be written: {getattr(why, 'strerror', None) or why}"
         raise SettingsError([Problem("core.audit.file", sentence)]) from None
-    app.trail = AuditTrail(app.audit, terms, app.background, app.log)
+    app.trail = AuditTrail(app.audit, audit, place, app.background, app.log)
 
 
 # --- cleanup ----------------------------------------------------------------------------------------------------

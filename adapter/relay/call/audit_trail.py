@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
@@ -21,6 +21,7 @@ from adapter.rules.access.sessions import session_key
 from adapter.rules.calls.audit_record import AUDITED, AuditRecord, arguments_digest
 from adapter.rules.calls.request_outcomes import CLIENT_GONE, OK, AnswerReader, RequestOutcome, is_success
 from adapter.rules.files.file_records import FileRecord
+from adapter.settings.telemetry import AuditSettings
 from adapter.wire.envelope import Envelope, parse
 
 APART = 1 << 16
@@ -39,18 +40,6 @@ class AuditSink(Protocol):
         """Append a line. Raises AuditUnavailable."""
 
 
-class AuditConfig(NamedTuple):
-    """The settings of the record. ``key`` is that of the digest of arguments, ``place`` names this process.
-
-    ``strict``: no call goes on without a record.
-    """
-
-    digests: bool = False
-    key: bytes | None = None
-    strict: bool = True
-    place: tuple[tuple[str, str | int], ...] = ()
-
-
 @dataclass(slots=True)
 class OpenRecord:
     """The record of a request that is under way; ``began`` is a moment of the monotonic clock."""
@@ -63,19 +52,27 @@ class OpenRecord:
 
 @dataclass(eq=False, repr=False)
 class AuditTrail:
-    """Writes records into ``sink``; what nobody waits for is written in the ``background``."""
+    """Writes records into ``sink``; what nobody waits for is written in the ``background``. ``place`` names this
+    process.
+    """
 
     sink: AuditSink
-    terms: AuditConfig
+    settings: AuditSettings
+    place: tuple[tuple[str, str | int], ...]
     background: BackgroundTasks
     log: FilteringBoundLogger
+
+    @property
+    def strict(self) -> bool:
+        """True where no call goes on without a record."""
+        return self.settings.on_failure == "refuse"
 
     async def begin(self, ask: ClientRequest) -> list[OpenRecord]:
         """The records of the requests in a message, none for other messages. Raises AuditUnavailable."""
         records = [self._opened(ask, each) for each in requests_of(ask.envelope) if each.method in AUDITED]
-        if records and self.sink.failing and self.terms.strict:
+        if records and self.sink.failing and self.strict:
             await self._require()
-        if self.terms.digests:
+        if self.settings.arguments_digest:
             for each in records:
                 await self._digest(each)
         return records
@@ -98,7 +95,8 @@ class AuditTrail:
     async def _digest(self, opened: OpenRecord) -> None:
         body = opened.envelope.body
         if opened.envelope.method != "resources/read":
-            digest = partial(_digest, body, self.terms.key)
+            key = self.settings.arguments_key
+            digest = partial(_digest, body, None if key is None else key.get_secret_value().encode())
             opened.record.arguments = await asyncio.to_thread(digest) if len(body) > APART else digest()
 
     async def file(self, event: str, file: FileRecord) -> None:
@@ -124,7 +122,7 @@ class AuditTrail:
     async def _require(self) -> None:
         """Raise AuditUnavailable unless the log can be written again."""
         record = AuditRecord("audit/restored", "", "", "", "adapter", _now(), outcome="ok")
-        await self.sink.write(record.line(self.terms.place))
+        await self.sink.write(record.line(self.place))
 
     async def write(self, records: Iterable[OpenRecord], outcome: RequestOutcome, size: int = 0) -> None:
         """Write the records that are not written yet. Raises AuditUnavailable where no call goes on without."""
@@ -140,11 +138,11 @@ class AuditTrail:
     async def _append(self, record: AuditRecord) -> None:
         was_failing = self.sink.failing
         try:
-            await self.sink.write(record.line(self.terms.place))
+            await self.sink.write(record.line(self.place))
         except AuditUnavailable:
             if not was_failing:
-                self.log.error("the audit log cannot be written", strict=self.terms.strict)
-            if self.terms.strict:
+                self.log.error("the audit log cannot be written", strict=self.strict)
+            if self.strict:
                 raise
 
     def write_later(self, records: list[OpenRecord], outcome: RequestOutcome) -> None:

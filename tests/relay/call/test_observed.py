@@ -9,11 +9,12 @@ import orjson
 import pytest
 
 from adapter import log
-from adapter.relay.call.audit_trail import AuditConfig, AuditTrail
+from adapter.relay.call.audit_trail import AuditTrail
 from adapter.relay.call.observed import ObservedRelay, OperationCounts, ServerOperations
 from adapter.rules.calls.request_outcomes import TOOL_ERROR
 from adapter.rules.metrics.catalogue import TOOL_CALLS
 from adapter.rules.metrics.labels import ToolNames
+from adapter.settings.telemetry import AuditSettings
 from adapter.telemetry.metric_registry import MetricRegistry
 from tests.relay.relaying import Relaying, whole
 from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
@@ -47,7 +48,7 @@ class Observed:
         self.lines, self.registry = Lines(), MetricRegistry()
         self.server = ServerOperations("one", ToolNames(["tool"]))
         self.counts = OperationCounts(self.registry, {"one": self.server}, "artifact://")
-        trail = AuditTrail(self.lines, AuditConfig(), self.relaying.background, log.get_logger("test"))
+        trail = AuditTrail(self.lines, AuditSettings(), (), self.relaying.background, log.get_logger("test"))
         self.relay = ObservedRelay(self.relaying.relay, self.counts, trail)
 
     def counted(self) -> dict[str, float]:
