@@ -181,25 +181,10 @@ async def test_modern_stream_is_not_resumed(road: StartRoad) -> None:
         assert up.calls("GET") == []
 
 
-def ending(body: bytes) -> Script:
-    """Answers with a stream of ``body`` that ends in good order."""
-
-    return in_events(body)
-
-
-async def test_clean_end_after_an_event_id_is_passed_on_as_it_is(in_session: StartRoad) -> None:
-    """The upstream has the client come back for its answer; that is not a failure, and nothing is added."""
-    polling = b"id: 7\nretry: 10\ndata:\n\n"
-    async with in_session(ending(polling)) as (up, _, client):
-        head, body = await client.call()
-        assert head.status == 200 and body == polling
-        assert up.calls("GET") == []
-
-
 @pytest.mark.parametrize("beginning", [b": nothing yet\n\n", event(PROGRESS), b"data: " + result(7)[:20]])
 async def test_clean_end_without_an_answer_is_an_error_event(in_session: StartRoad, beginning: bytes) -> None:
     """Without an event id nobody could come back for the answer, so it is failed rather than waited for."""
-    async with in_session(ending(beginning)) as (_, _, client):
+    async with in_session(in_events(beginning)) as (_, _, client):
         head, body = await client.call(number=7)
         assert head.status == 200 and body.startswith(beginning)
         told = messages(body)

@@ -41,21 +41,6 @@ async def request(adapter: Adapter, session: str, method: str = "POST") -> tuple
         return head.status, text
 
 
-async def test_session_is_one_on_all(
-    upstream: StartUpstream, adapter: StartAdapter, own_redis: Server
-) -> None:
-    """Minted on one, served by another, ended on the third: 404 on all, soon after."""
-    async with upstream() as up, adapters(adapter, up, own_redis) as (one, two, three):
-        session = await initialize(one)
-        for each in (one, two, three):
-            assert await request(each, session) == (200, result(1))
-        assert (await request(three, session, "DELETE"))[0] == 200
-        async with asyncio.timeout(5):
-            for each in (one, two):
-                while (await request(each, session))[0] != 404:
-                    await asyncio.sleep(0.01)
-
-
 async def test_restart_of_redis_loses_no_session(
     upstream: StartUpstream, adapter: StartAdapter, own_redis: Server
 ) -> None:

@@ -149,15 +149,6 @@ async def test_large_body_is_413_before_it_is_read(
                 assert head.status == 413 and "core.max_request_bytes" in error_of(text)["message"]
 
 
-async def test_body_that_is_waited_for_is_asked_for(road: StartRoad) -> None:
-    """With ``Expect: 100-continue`` a body within the limit is invited once and then served."""
-    async with road() as (_, _, client):
-        await client.send("POST", content_length=str(len(INITIALIZE)), expect="100-continue")
-        assert (await client.head()).status == 100
-        await client.send_more(INITIALIZE)
-        assert (await client.head()).status == 200
-
-
 async def test_chunked_body_is_413_once_it_grows_too_large(road: StartRoad) -> None:
     """A body without a length is read as far as the limit, and its end is not waited for."""
     async with road(core=SMALL) as (_, _, client):
@@ -201,9 +192,9 @@ async def test_session_missing_is_400_and_unknown_404_without_an_id_too(road: St
             client.session = None
             head, text = await client.request(method, body)
             assert head.status == 400 and b"initialize" in text
-            client.session = "unknown"
-            head, text = await client.request(method, body)
-            assert head.status == 404 and b"initialize again" in text
+            for client.session in ("unknown", "x" * 300, "../../etc/passwd"):
+                head, text = await client.request(method, body)
+                assert head.status == 404 and b"initialize again" in text
 
 
 async def test_a_client_of_the_old_transport_is_told_what_is_served(road: StartRoad) -> None:
@@ -259,12 +250,17 @@ async def test_limit_of_a_modern_principal_is_429(road: StartRoad) -> None:
 
 
 async def test_max_active_counts_with_auth_on(road: StartRoad) -> None:
-    """Sessions of all principals count together, and the one too many is told so in JSON-RPC."""
+    """Sessions of all principals count together; the one too many is told the setting, and comes in after an end."""
     async with road(core=TOKENS, sessions={"max_active": 1}) as (up, _, client):
         await client.initialize(authorization="Bearer ann-secret")
-        head, text = await client.request("POST", INITIALIZE, authorization="Bearer ben-secret")
-        assert head.status == 200 and error_of(text)["code"] == -32015
+        ben = {"authorization": "Bearer ben-secret"}
+        head, text = await client.request("POST", INITIALIZE, **ben)
+        error = error_of(text)
+        assert head.status == 200 and error["code"] == -32015
+        assert "sessions.max_active" in error["message"] and error["data"]["retry_after"] > 0
         assert up.opened == 1
+        await client.request("DELETE", authorization="Bearer ann-secret")
+        await client.initialize(**ben)
 
 
 async def test_each_head_on_a_connection_is_judged_by_itself(road: StartRoad) -> None:

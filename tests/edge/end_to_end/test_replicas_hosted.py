@@ -19,12 +19,16 @@ from adapter.relay.sessions.session_map import TABLE
 from adapter.rules.access.replicas import replica_tag
 from adapter.rules.access.sessions import SessionRecord, decode, session_key
 from adapter.upstream.local.upstream import LocalUpstream
-from tests.edge.end_to_end.test_replicas_kinds import CONNECTORS, HOSTED
 from tests.edge.raw import RawClient, read_chunk
 from tests.edge.replicating import PATIENCE, Replica, Site, call, messages, next_message, site, tool
 from tests.hosted.serving import Waiting, text
 from tests.hosted.serving import tool as hosted_tool
 
+HOSTED: dict[str, Any] = {
+    "upstream": {"transport": "hosted"},
+    "tools": {"define": [{"name": "one", "use": "main", "statement": "SELECT 1 AS n"}]},
+}
+CONNECTORS = [{"name": "main", "connector": "sqlite", "connection_string": ":memory:"}]
 TELL = "notifications/resources/updated"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from tests.edge.conftest import StartUpstream
+from tests.edge.end_to_end.test_sse_upstream import playing
 from tests.edge.raw import error_of, read_chunk
 from tests.edge.replicating import PATIENCE, call, messages, next_message, site, tool, two_replicas
 
@@ -183,3 +185,27 @@ async def test_an_owner_that_is_not_known_while_the_store_is_away(tmp_path: Path
         assert (error_of(body)["code"], error_of(body)["id"]) == (-32014, 9)
         b.store.down = False
         assert "result" in await call(second, "who")
+
+
+async def test_an_sse_session_has_one_stream(tmp_path: Path) -> None:
+    """Calls through B are posted to the endpoint of A's stream, and DELETE through B ends it."""
+    async with playing() as player:
+        server = {"upstream": {"transport": "sse", "url": player.site.url}}
+        async with two_replicas(tmp_path, server) as (_, _, b, first), b.client(first.session) as second:
+            assert "result" in await call(second, "read", 2)
+            assert player.methods(0)[-1] == "tools/call"
+            assert len(player.streams) == 1
+            assert (await second.request("DELETE"))[0].status == 200
+            await player.streams[0].left()
+
+
+async def test_a_session_of_an_http_upstream_has_no_owner(upstream: StartUpstream, tmp_path: Path) -> None:
+    """Nothing is forwarded: any replica speaks to the server itself."""
+    async with (
+        upstream() as up,
+        two_replicas(tmp_path, {"upstream": {"url": up.url}}) as (found, a, b, first),
+    ):
+        await found.kill("a", a)
+        async with b.client(first.session) as second:
+            assert "result" in await call(second, "tool")
+        assert up.opened == 1

@@ -84,20 +84,6 @@ async def test_delete_is_200_while_the_upstream_is_down_and_closed_later(in_sess
         assert up.sessions == set()
 
 
-async def test_missing_unknown_and_hostile_session_ids(road: StartRoad) -> None:
-    """None is 400; one that is not known, of 300 characters or with path segments is 404 and harms nobody."""
-    async with road() as (_, _, client):
-        head, _ = await client.call()
-        assert head.status == 400
-        for hostile in ("x" * 300, "../../etc/passwd", "unknown"):
-            client.session = hostile
-            head, _ = await client.call()
-            assert head.status == 404
-        await client.initialize()
-        head, _ = await client.call()
-        assert head.status == 200
-
-
 async def test_idle_session_rests_and_is_revived(in_session: StartRoad) -> None:
     """An idle session's upstream session is closed; a later request opens a new one behind the same id."""
     async with in_session(sessions={"idle_ttl_seconds": 0.01}) as (up, front, client):
@@ -107,19 +93,6 @@ async def test_idle_session_rests_and_is_revived(in_session: StartRoad) -> None:
         head, body = await client.call()
         assert head.status == 200 and body == result(1)
         assert up.opened == 2
-
-
-async def test_limits_are_answered_as_json_rpc(in_session: StartRoad) -> None:
-    """Above max_active an initialize gets 200 with -32015, the limit and the setting by name."""
-    async with in_session(sessions={"max_active": 1}) as (_, _, client):
-        head, body = await client.request(
-            "POST", b'{"jsonrpc":"2.0","id":"a","method":"initialize","params":{}}'
-        )
-        error = orjson.loads(body)["error"]
-        assert head.status == 200 and error["code"] == -32015
-        assert "sessions.max_active" in error["message"] and error["data"]["retry_after"] > 0
-        await client.request("DELETE")
-        await client.initialize()
 
 
 async def test_in_flight_counts_until_the_end_of_the_answer(in_session: StartRoad) -> None:

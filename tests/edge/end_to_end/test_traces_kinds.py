@@ -28,7 +28,7 @@ from tests.edge.end_to_end.test_traces import (
 )
 from tests.edge.file_tools import DOWNLOADS, FORM, TOOLS, call, form, playing, writing
 from tests.edge.raw import Exchange, call_body, in_json, result
-from tests.edge.replicating import site, tool
+from tests.edge.replicating import tool, two_replicas
 from tests.telemetry.collectors import Collector, values
 
 ECHOES = """
@@ -66,13 +66,12 @@ async def test_a_call_through_another_replica_is_one_trace(collector: Collector,
     """The replica that the client speaks to records it, and the server gets that one's span."""
     async with playing_sse() as player:
         server = {"upstream": {"transport": "sse", "url": player.site.url}}
-        async with site(tmp_path, server, **traced(collector)) as found:
-            a, b = await found.start("a"), await found.start("b")
-            async with a.client() as first:
-                await first.initialize()
-                async with b.client(first.session) as second:
-                    head, _ = await second.request("POST", tool("read", 2), traceparent=PARENT)
-                    assert head.status == 200
+        async with (
+            two_replicas(tmp_path, server, **traced(collector)) as (_, _, b, first),
+            b.client(first.session) as second,
+        ):
+            head, _ = await second.request("POST", tool("read", 2), traceparent=PARENT)
+            assert head.status == 200
     posted = [post.message for post in player.site.posted if post.message["method"] == "tools/call"]
     parent = read_traceparent(posted[-1]["params"]["_meta"]["traceparent"])
     family = [span for span in collector.spans() if span.trace_id.hex() == TRACE]
@@ -173,10 +172,7 @@ async def test_a_call_that_its_client_gives_up_was_cut(
         await exchange.gone()
         gone.set()
 
-    async with (
-        upstream(script) as up,
-        adapter(up, **traced(collector)) as front,
-    ):
+    async with upstream(script) as up, adapter(up, **traced(collector)) as front:
         async with front.client() as client:
             await client.initialize()
             await client.send("POST", call_body())

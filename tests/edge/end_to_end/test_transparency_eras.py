@@ -197,11 +197,3 @@ async def test_batch_answered_as_json_and_batch_of_notifications(in_session: Sta
         head, body = await client.request("POST", notes)
         assert (head.status, body) == (202, b"")
         assert up.seen[-1].body == notes
-
-
-async def test_batch_where_the_version_has_none(in_session: StartRoad) -> None:
-    """In a later version a batch is no message: 400 with -32600, and the upstream does not see it."""
-    async with in_session() as (up, _, client):
-        head, body = await client.request("POST", b"[%s]" % call_body())
-        assert head.status == 400 and orjson.loads(body)["error"]["code"] == -32600
-        assert len(up.seen) == 1
