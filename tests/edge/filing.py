@@ -229,3 +229,10 @@ async def filing(
         listener.close()
         await listener.drop()
         await registry.close()
+
+
+@contextlib.asynccontextmanager
+async def filed(root: Path, **more: Any) -> AsyncIterator[tuple[Desk, Scope]]:
+    """The routes and the scope of a session; all else as for ``filing``."""
+    async with filing(root, **more) as desk:
+        yield desk, (await desk.session())[1]

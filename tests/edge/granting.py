@@ -14,7 +14,17 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
-from tests.edge.raw import Exchange, Head, RawUpstream, accepted, initialize_result, result
+from tests.edge.raw import (
+    MODERN_META,
+    Exchange,
+    Head,
+    RawUpstream,
+    accepted,
+    initialize_result,
+    modern_body,
+    modern_fields,
+    result,
+)
 from tests.oauth.grants.scripted_issuer import ScriptedIssuer, issuing
 
 BASE = "http://127.0.0.1:8932"
@@ -69,6 +79,11 @@ def first(pattern: str, text: str) -> str:
     return found[1]
 
 
+def modern_meta(capabilities: dict[str, Any]) -> dict[str, Any]:
+    """What a modern client with these says in ``_meta``."""
+    return MODERN_META | {"io.modelcontextprotocol/clientCapabilities": capabilities}
+
+
 @dataclass
 class Scene:
     """Two callers of one server, whose upstream wants a token of each."""
@@ -84,18 +99,11 @@ class Scene:
     async def modern(
         self, who: str, capabilities: dict[str, Any], params: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": capabilities,
-        }
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
-        body = orjson.dumps(
-            {**message, "params": {"name": "tool", "arguments": {}, **(params or {}), "_meta": meta}}
-        )
-        mirrored = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/call", "mcp_name": "tool"}
+        message = orjson.loads(modern_body())
+        message["params"] |= {**(params or {}), "_meta": modern_meta(capabilities)}
+        fields = {"authorization": f"Bearer {TOKENS[who]}", **modern_fields()}
         async with self.front.client() as client:
-            _, answer = await client.request("POST", body, authorization=f"Bearer {TOKENS[who]}", **mirrored)
+            _, answer = await client.request("POST", orjson.dumps(message), **fields)
         found: dict[str, Any] = orjson.loads(answer)
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from tests.edge.granting import (
     StartScene,
     confirmation,
     first,
+    modern_meta,
     protected,
     scene_of,
 )
-from tests.edge.raw import INITIALIZE, RawClient, accepted, call_body, read_chunk
+from tests.edge.raw import INITIALIZE, MODERN_VERSION, RawClient, accepted, call_body, read_chunk
 from tests.edge.replicating import PATIENCE, Replica, site
 from tests.oauth.grants.scripted_issuer import issuing
 
@@ -34,187 +36,178 @@ def scene(upstream: StartUpstream, adapter: StartAdapter) -> StartScene:
     return scene_of(upstream, adapter)
 
 
-async def test_a_call_goes_on_with_the_grant_of_its_own_caller(scene: StartScene) -> None:
+@pytest.fixture
+async def it(scene: StartScene) -> AsyncIterator[Scene]:
+    """Alice and bob before a server that needs a grant of each."""
+    async with scene() as it:
+        yield it
+
+
+async def test_a_call_goes_on_with_the_grant_of_its_own_caller(it: Scene) -> None:
     """Two people authorize the adapter, and each one's calls carry that one's token."""
-    async with scene() as it:
-        await it.grant("alice")
-        await it.grant("bob")
-        for who in ("alice", "bob", "alice"):
-            answer = await it.call(who)
-            assert answer["result"]["content"][0]["text"] == who
-        assert {it.issuer.tokens[token] for token in it.seen_tokens()} == {"alice", "bob"}
+    await it.grant("alice")
+    await it.grant("bob")
+    for who in ("alice", "bob", "alice"):
+        answer = await it.call(who)
+        assert answer["result"]["content"][0]["text"] == who
+    assert {it.issuer.tokens[token] for token in it.seen_tokens()} == {"alice", "bob"}
 
 
-async def test_tokens_that_end_amid_the_calls_of_two_people_stay_apart(scene: StartScene) -> None:
+async def test_tokens_that_end_amid_the_calls_of_two_people_stay_apart(it: Scene) -> None:
     """Both are refused at once, ten times each: two renewals, and nobody's call goes on with the other's token."""
-    async with scene() as it:
-        for who in TOKENS:
-            await it.grant(who)
-            await it.call(who)
-        assert it.front.app.grants is not None
-        it.front.app.grants.servers["raw"].just_renewed = 0.0
-        for token in it.seen_tokens():
-            it.issuer.expire(token)
-        callers = [who for _ in range(10) for who in TOKENS]
-        answers = await asyncio.gather(*(it.call(who) for who in callers))
-        assert [each["result"]["content"][0]["text"] for each in answers] == callers
-        renewals = [each for each in it.issuer.requests if each["grant_type"] == "refresh_token"]
-        assert (len(renewals), it.issuer.reuses) == (2, 0)
+    for who in TOKENS:
+        await it.grant(who)
+        await it.call(who)
+    assert it.front.app.grants is not None
+    it.front.app.grants.servers["raw"].just_renewed = 0.0
+    for token in it.seen_tokens():
+        it.issuer.expire(token)
+    callers = [who for _ in range(10) for who in TOKENS]
+    answers = await asyncio.gather(*(it.call(who) for who in callers))
+    assert [each["result"]["content"][0]["text"] for each in answers] == callers
+    renewals = [each for each in it.issuer.requests if each["grant_type"] == "refresh_token"]
+    assert (len(renewals), it.issuer.reuses) == (2, 0)
 
 
-async def test_no_grant_means_no_call(scene: StartScene) -> None:
+async def test_no_grant_means_no_call(it: Scene) -> None:
     """A call goes upstream only when its caller has authorized the adapter; somebody else's grant does not help."""
-    async with scene() as it:
-        await it.grant("alice")
-        link = await it.link("bob")
-        assert link.startswith(f"{BASE}/authorize/raw/")
-        assert it.seen_tokens() == []
+    await it.grant("alice")
+    link = await it.link("bob")
+    assert link.startswith(f"{BASE}/authorize/raw/")
+    assert it.seen_tokens() == []
 
 
-async def test_the_page_says_who_asks_for_what(scene: StartScene) -> None:
+async def test_the_page_says_who_asks_for_what(it: Scene) -> None:
     """Principal, server, scopes and host of the authorization server stand on the page, which nobody may frame."""
-    async with scene() as it:
-        head, page = await it.browser().get(await it.link())
-        for text in ("alice", "raw", "notes", f"127.0.0.1:{it.issuer.port}"):
-            assert text in page
-        assert "frame-ancestors 'none'" in head["content-security-policy"]
-        assert head["cache-control"] == "no-store"
-        assert "HttpOnly; SameSite=Lax" in head["set-cookie"]
+    head, page = await it.browser().get(await it.link())
+    for text in ("alice", "raw", "notes", f"127.0.0.1:{it.issuer.port}"):
+        assert text in page
+    assert "frame-ancestors 'none'" in head["content-security-policy"]
+    assert head["cache-control"] == "no-store"
+    assert "HttpOnly; SameSite=Lax" in head["set-cookie"]
 
 
-async def test_the_request_has_all_that_protects_it(scene: StartScene) -> None:
+async def test_the_request_has_all_that_protects_it(it: Scene) -> None:
     """PKCE with S256, a state, the resource, and one redirect URI for this server."""
-    async with scene() as it:
-        url = await it.browser().start(await it.link())
-        for text in ("code_challenge_method=S256", "state=", "resource=", "scope=notes"):
-            assert text in url
-        assert "redirect_uri=http%3A%2F%2F127.0.0.1%3A8932%2Fauthorize%2Fraw%2Fcallback" in url
-        assert it.issuer.registered[0]["redirect_uris"] == [f"{BASE}/authorize/raw/callback"]
+    url = await it.browser().start(await it.link())
+    for text in ("code_challenge_method=S256", "state=", "resource=", "scope=notes"):
+        assert text in url
+    assert "redirect_uri=http%3A%2F%2F127.0.0.1%3A8932%2Fauthorize%2Fraw%2Fcallback" in url
+    assert it.issuer.registered[0]["redirect_uris"] == [f"{BASE}/authorize/raw/callback"]
 
 
-async def test_a_person_does_not_give_another_one_s_grant(scene: StartScene) -> None:
+async def test_a_person_does_not_give_another_one_s_grant(it: Scene) -> None:
     """Alice sends her link to Bob: he is told that it is not his, and nothing is asked of the server."""
-    async with scene() as it:
-        link = await it.link("alice")
-        bob = it.browser("bob")
-        _, page = await bob.get(link)
-        head, page = await bob.post(link, {"confirm": confirmation(page), "token": TOKENS["bob"]})
-        assert head.status == 400
-        assert "not the one for whom" in page
+    link = await it.link("alice")
+    bob = it.browser("bob")
+    _, page = await bob.get(link)
+    head, page = await bob.post(link, {"confirm": confirmation(page), "token": TOKENS["bob"]})
+    assert head.status == 400
+    assert "not the one for whom" in page
 
 
-async def test_a_state_belongs_to_one_browser(scene: StartScene) -> None:
+async def test_a_state_belongs_to_one_browser(it: Scene) -> None:
     """Mallory starts, and has the victim's browser bring the answer: the victim's account is not hers."""
-    async with scene() as it:
-        mallory = it.browser("alice")
-        url = await mallory.start(await it.link("alice"))
-        victim = it.browser("bob")
-        head, page = await victim.get(it.issuer.consent(url, "bob"))
-        assert head.status == 400
-        assert "another browser" in page
-        assert it.issuer.requests == []
+    mallory = it.browser("alice")
+    url = await mallory.start(await it.link("alice"))
+    victim = it.browser("bob")
+    head, page = await victim.get(it.issuer.consent(url, "bob"))
+    assert head.status == 400
+    assert "another browser" in page
+    assert it.issuer.requests == []
 
 
-async def test_the_right_browser_may_still_finish_after_a_wrong_one(scene: StartScene) -> None:
+async def test_the_right_browser_may_still_finish_after_a_wrong_one(it: Scene) -> None:
     """An answer that a stranger brings does not use the state up."""
-    async with scene() as it:
-        alice = it.browser("alice")
-        redirect = it.issuer.consent(await alice.start(await it.link("alice")), "alice")
-        assert (await Browser(it.front).get(redirect))[0].status == 400
-        assert (await alice.get(redirect))[0].status == 200
+    alice = it.browser("alice")
+    redirect = it.issuer.consent(await alice.start(await it.link("alice")), "alice")
+    assert (await Browser(it.front).get(redirect))[0].status == 400
+    assert (await alice.get(redirect))[0].status == 200
 
 
-async def test_an_answer_counts_once(scene: StartScene) -> None:
+async def test_an_answer_counts_once(it: Scene) -> None:
     """The same redirect again is refused before the authorization server hears of it."""
-    async with scene() as it:
-        alice = it.browser("alice")
-        redirect = it.issuer.consent(await alice.start(await it.link("alice")), "alice")
-        cookies = dict(alice.cookies)
-        assert (await alice.get(redirect))[0].status == 200
-        again = Browser(it.front, cookies=cookies)
-        head, page = await again.get(redirect)
-        assert head.status == 400
-        assert "used already" in page
-        assert len(it.issuer.requests) == 1
+    alice = it.browser("alice")
+    redirect = it.issuer.consent(await alice.start(await it.link("alice")), "alice")
+    cookies = dict(alice.cookies)
+    assert (await alice.get(redirect))[0].status == 200
+    again = Browser(it.front, cookies=cookies)
+    head, page = await again.get(redirect)
+    assert head.status == 400
+    assert "used already" in page
+    assert len(it.issuer.requests) == 1
 
 
 @pytest.mark.parametrize("named", ["https://other.example", ""])
-async def test_an_answer_of_another_issuer_is_refused(scene: StartScene, named: str) -> None:
+async def test_an_answer_of_another_issuer_is_refused(it: Scene, named: str) -> None:
     """Mix-up: the answer names another issuer, or none although this one always names itself."""
-    async with scene() as it:
-        alice = it.browser("alice")
-        url = await alice.start(await it.link("alice"))
-        head, page = await alice.get(it.issuer.consent(url, "alice", iss=named))
-        assert head.status == 400
-        assert "another authorization server" in page
-        assert it.issuer.requests == []
+    alice = it.browser("alice")
+    url = await alice.start(await it.link("alice"))
+    head, page = await alice.get(it.issuer.consent(url, "alice", iss=named))
+    assert head.status == 400
+    assert "another authorization server" in page
+    assert it.issuer.requests == []
 
 
-async def test_a_look_at_the_head_uses_nothing_up(scene: StartScene) -> None:
+async def test_a_look_at_the_head_uses_nothing_up(it: Scene) -> None:
     """Programs that check links send HEAD, or a form: only the browser's own redirect counts."""
-    async with scene() as it:
-        alice = it.browser("alice")
-        redirect = it.issuer.consent(await alice.start(await it.link("alice")), "alice")
-        assert (await alice.post(redirect, {}))[0].status == 400
-        assert (await alice.get(redirect))[0].status == 200
+    alice = it.browser("alice")
+    redirect = it.issuer.consent(await alice.start(await it.link("alice")), "alice")
+    assert (await alice.post(redirect, {}))[0].status == 400
+    assert (await alice.get(redirect))[0].status == 200
 
 
-async def test_a_refusal_is_told_and_nothing_of_it_is_believed(scene: StartScene) -> None:
+async def test_a_refusal_is_told_and_nothing_of_it_is_believed(it: Scene) -> None:
     """A person who refuses sees so; texts in the redirect reach no page."""
-    async with scene() as it:
-        alice = it.browser("alice")
-        url = await alice.start(await it.link("alice"))
-        head, page = await alice.get(it.issuer.refuse(url) + "&error_description=%3Cscript%3E")
-        assert head.status == 400
-        assert "not granted" in page
-        assert "<script" not in page
-        assert (await it.call("alice"))["result"]["isError"]
+    alice = it.browser("alice")
+    url = await alice.start(await it.link("alice"))
+    head, page = await alice.get(it.issuer.refuse(url) + "&error_description=%3Cscript%3E")
+    assert head.status == 400
+    assert "not granted" in page
+    assert "<script" not in page
+    assert (await it.call("alice"))["result"]["isError"]
 
 
-async def test_an_old_state_is_refused(scene: StartScene) -> None:
+async def test_an_old_state_is_refused(it: Scene) -> None:
     """Who comes back after ten minutes begins anew."""
-    async with scene() as it:
-        grants = it.front.app.grants
-        assert grants is not None
-        alice = it.browser("alice")
-        flow = grants.flows["raw"]
-        flow.clock = lambda: 0.0
-        url = await alice.start(await it.link("alice"))
-        head, page = await alice.get(it.issuer.consent(url, "alice"))
-        assert head.status == 400
-        assert "too late" in page
+    grants = it.front.app.grants
+    assert grants is not None
+    alice = it.browser("alice")
+    flow = grants.flows["raw"]
+    flow.clock = lambda: 0.0
+    url = await alice.start(await it.link("alice"))
+    head, page = await alice.get(it.issuer.consent(url, "alice"))
+    assert head.status == 400
+    assert "too late" in page
 
 
-async def test_a_form_of_another_page_is_refused(scene: StartScene) -> None:
+async def test_a_form_of_another_page_is_refused(it: Scene) -> None:
     """A page elsewhere cannot push the button in the person's browser: it does not know the word of the form."""
-    async with scene() as it:
-        link = await it.link("alice")
-        alice = it.browser("alice")
-        _, page = await alice.get(link)
-        form = {"confirm": confirmation(page), "token": TOKENS["alice"]}
-        assert (await alice.post(link, form, origin="https://evil.example"))[0].status == 400
-        assert (await alice.post(link, {**form, "confirm": "0" * 64}))[0].status == 400
-        assert (await alice.post(link, form, origin=BASE))[0].status == 200
+    link = await it.link("alice")
+    alice = it.browser("alice")
+    _, page = await alice.get(link)
+    form = {"confirm": confirmation(page), "token": TOKENS["alice"]}
+    assert (await alice.post(link, form, origin="https://evil.example"))[0].status == 400
+    assert (await alice.post(link, {**form, "confirm": "0" * 64}))[0].status == 400
+    assert (await alice.post(link, form, origin=BASE))[0].status == 200
 
 
 @pytest.mark.parametrize(
     "path", ["/authorize/raw/none", "/authorize/raw/" + "A" * 24, "/authorize/raw/callback"]
 )
-async def test_a_link_that_is_none_says_so(scene: StartScene, path: str) -> None:
+async def test_a_link_that_is_none_says_so(it: Scene, path: str) -> None:
     """A wrong or old link leads to a page that tells how to get another."""
-    async with scene() as it:
-        head, page = await it.browser().get(path)
-        assert head.status == 400
-        assert "call the tool again" in page
+    head, page = await it.browser().get(path)
+    assert head.status == 400
+    assert "call the tool again" in page
 
 
-async def test_the_client_has_a_document_of_its_own(scene: StartScene) -> None:
+async def test_the_client_has_a_document_of_its_own(it: Scene) -> None:
     """Authorization servers that take client id metadata documents find one."""
-    async with scene() as it:
-        head, text = await it.browser().get("/authorize/raw/client.json")
-        assert head.status == 200
-        assert f'"client_id":"{BASE}/authorize/raw/client.json"' in text
-        assert (await it.browser().get("/authorize/other/client.json"))[0].status == 404
+    head, text = await it.browser().get("/authorize/raw/client.json")
+    assert head.status == 200
+    assert f'"client_id":"{BASE}/authorize/raw/client.json"' in text
+    assert (await it.browser().get("/authorize/other/client.json"))[0].status == 404
 
 
 # --- the link in the answer, as each client can take it, and the clients that wait for the person --------------
@@ -250,46 +243,42 @@ async def give(it: Scene, link: str) -> None:
     assert head.status == 200
 
 
-async def test_a_modern_client_that_opens_links_is_asked_for_input(scene: StartScene) -> None:
+async def test_a_modern_client_that_opens_links_is_asked_for_input(it: Scene) -> None:
     """InputRequiredResult with one elicitation in URL mode, and nothing that the client did not declare."""
-    async with scene() as it:
-        result = (await it.modern("alice", URLS))["result"]
-        assert result["resultType"] == "input_required"
-        ((key, request),) = result["inputRequests"].items()
-        assert key == "mcp-file-adapter/grant"
-        assert request["method"] == "elicitation/create"
-        assert request["params"]["mode"] == "url"
-        assert request["params"]["url"].startswith("http://127.0.0.1:8932/authorize/raw/")
+    result = (await it.modern("alice", URLS))["result"]
+    assert result["resultType"] == "input_required"
+    ((key, request),) = result["inputRequests"].items()
+    assert key == "mcp-file-adapter/grant"
+    assert request["method"] == "elicitation/create"
+    assert request["params"]["mode"] == "url"
+    assert request["params"]["url"].startswith("http://127.0.0.1:8932/authorize/raw/")
 
 
-async def test_a_modern_client_without_links_gets_a_failed_tool(scene: StartScene) -> None:
+async def test_a_modern_client_without_links_gets_a_failed_tool(it: Scene) -> None:
     """The link stands in the text, which the model shows."""
-    async with scene() as it:
-        result = (await it.modern("alice", FORMS))["result"]
-        assert result["isError"]
-        assert "/authorize/raw/" in result["content"][0]["text"]
+    result = (await it.modern("alice", FORMS))["result"]
+    assert result["isError"]
+    assert "/authorize/raw/" in result["content"][0]["text"]
 
 
-async def test_a_retry_waits_for_the_person(scene: StartScene) -> None:
+async def test_a_retry_waits_for_the_person(it: Scene) -> None:
     """A client that says "accept" at once is answered when the grant is there, and the upstream sees no word of it."""
-    async with scene() as it:
-        request = (await it.modern("alice", URLS))["result"]["inputRequests"]["mcp-file-adapter/grant"]
-        said = {
-            "inputResponses": {"mcp-file-adapter/grant": {"action": "accept"}, "theirs": {"action": "accept"}}
-        }
-        waiting = asyncio.ensure_future(it.modern("alice", URLS, said))
-        await give(it, request["params"]["url"])
-        assert (await waiting)["result"]["content"][0]["text"] == "alice"
-        params: Any = it.upstream.calls("tools/call")[0].message["params"]
-        assert params["inputResponses"] == {"theirs": {"action": "accept"}}
+    request = (await it.modern("alice", URLS))["result"]["inputRequests"]["mcp-file-adapter/grant"]
+    said = {
+        "inputResponses": {"mcp-file-adapter/grant": {"action": "accept"}, "theirs": {"action": "accept"}}
+    }
+    waiting = asyncio.ensure_future(it.modern("alice", URLS, said))
+    await give(it, request["params"]["url"])
+    assert (await waiting)["result"]["content"][0]["text"] == "alice"
+    params: Any = it.upstream.calls("tools/call")[0].message["params"]
+    assert params["inputResponses"] == {"theirs": {"action": "accept"}}
 
 
-async def test_a_person_who_declines_is_not_asked_again(scene: StartScene) -> None:
+async def test_a_person_who_declines_is_not_asked_again(it: Scene) -> None:
     """The call fails, and says how it would work."""
-    async with scene() as it:
-        said = {"inputResponses": {"mcp-file-adapter/grant": {"action": "decline"}}}
-        result = (await it.modern("alice", URLS, said))["result"]
-        assert result["isError"]
+    said = {"inputResponses": {"mcp-file-adapter/grant": {"action": "decline"}}}
+    result = (await it.modern("alice", URLS, said))["result"]
+    assert result["isError"]
 
 
 async def test_a_legacy_client_that_opens_links_gets_their_error(scene: StartScene) -> None:
@@ -322,9 +311,9 @@ async def test_a_legacy_client_without_links_gets_a_failed_tool(scene: StartScen
         assert "resultType" not in result
 
 
-async def test_a_session_that_cannot_be_opened_says_why(scene: StartScene) -> None:
+async def test_a_session_that_cannot_be_opened_says_why(it: Scene) -> None:
     """The upstream refuses even initialize: the error has the link, and after it the session opens."""
-    async with scene() as it, it.front.client() as client:
+    async with it.front.client() as client:
         _, body = await client.request("POST", initialize({}), authorization=ALICE)
         error = orjson.loads(body)["error"]
         assert error["code"] == -32017
@@ -336,24 +325,12 @@ async def test_a_session_that_cannot_be_opened_says_why(scene: StartScene) -> No
         assert (await legacy_call(client))["result"]["content"][0]["text"] == "alice"
 
 
-async def test_a_list_without_a_grant_is_an_error(scene: StartScene) -> None:
+async def test_a_list_without_a_grant_is_an_error(it: Scene) -> None:
     """Never an empty list, which would look as if there were no tools."""
-    async with scene() as it, it.front.client() as client:
-        body = orjson.dumps(
-            {
-                "jsonrpc": "2.0",
-                "id": 5,
-                "method": "tools/list",
-                "params": {
-                    "_meta": {
-                        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
-                        "io.modelcontextprotocol/clientCapabilities": URLS,
-                    }
-                },
-            }
-        )
-        fields = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/list"}
+    async with it.front.client() as client:
+        params = {"_meta": modern_meta(URLS)}
+        body = orjson.dumps({"jsonrpc": "2.0", "id": 5, "method": "tools/list", "params": params})
+        fields = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "tools/list"}
         head, answer = await client.request("POST", body, authorization=ALICE, **fields)
         assert head.get("www-authenticate") is None
         assert orjson.loads(answer)["error"]["data"]["url"] in orjson.loads(answer)["error"]["message"]
@@ -367,26 +344,24 @@ def expire_token(it: Scene) -> None:
     it.issuer.expire(it.seen_tokens()[-1])
 
 
-async def test_an_ended_token_is_renewed_within_the_call(scene: StartScene) -> None:
+async def test_an_ended_token_is_renewed_within_the_call(it: Scene) -> None:
     """The upstream's 401 costs one renewal, and the client sees nothing of it."""
-    async with scene() as it:
-        await it.grant()
-        assert (await it.call())["result"]["content"][0]["text"] == "alice"
-        expire_token(it)
-        assert (await it.call())["result"]["content"][0]["text"] == "alice"
-        assert [each["grant_type"] for each in it.issuer.requests] == ["authorization_code", "refresh_token"]
+    await it.grant()
+    assert (await it.call())["result"]["content"][0]["text"] == "alice"
+    expire_token(it)
+    assert (await it.call())["result"]["content"][0]["text"] == "alice"
+    assert [each["grant_type"] for each in it.issuer.requests] == ["authorization_code", "refresh_token"]
 
 
-async def test_an_ended_grant_is_asked_for_again(scene: StartScene) -> None:
+async def test_an_ended_grant_is_asked_for_again(it: Scene) -> None:
     """When the server takes the refresh token no more, the person gets a new link."""
-    async with scene() as it:
-        await it.grant()
-        assert (await it.call())["result"]["content"][0]["text"] == "alice"
-        expire_token(it)
-        it.issuer.end_refresh()
-        assert (await it.call())["result"]["isError"]
-        await it.grant()
-        assert (await it.call())["result"]["content"][0]["text"] == "alice"
+    await it.grant()
+    assert (await it.call())["result"]["content"][0]["text"] == "alice"
+    expire_token(it)
+    it.issuer.end_refresh()
+    assert (await it.call())["result"]["isError"]
+    await it.grant()
+    assert (await it.call())["result"]["content"][0]["text"] == "alice"
 
 
 async def test_the_http_api_says_where_to_go(scene: StartScene) -> None:

@@ -36,11 +36,8 @@ def sync_hook(request: Any) -> Iterator[None]:
 @contextlib.asynccontextmanager
 async def async_hook(request: Any) -> AsyncIterator[None]:
     """The same on the loop."""
-    token = IDENTITY.set(f"{request} by {threading.current_thread() is threading.main_thread()}")
-    try:
+    with sync_hook(request):
         yield
-    finally:
-        IDENTITY.reset(token)
 
 
 async def awaited_hook(request: Any) -> contextlib.AbstractAsyncContextManager[None]:

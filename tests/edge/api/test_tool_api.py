@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import orjson
@@ -20,7 +20,7 @@ from adapter.rules.calls.tool_api import WARNING
 from adapter.upstream.local.messages import JSON
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, unreachable
-from tests.edge.tool_serving import PATH, serving
+from tests.edge.tool_serving import PATH, Served, serving
 from tests.hosted.serving import Waiting, answer, count, echo, fail, hosted, refuse, text, tool
 from tests.scripted import Expect, ScriptedUpstream
 
@@ -61,6 +61,13 @@ def tools(*more: HostedTool) -> LocalUpstream[HostedServer]:
     return hosted((*common, *more))
 
 
+@pytest.fixture
+async def api() -> AsyncIterator[Served]:
+    """The API of those tools, for everybody."""
+    async with serving(tools()) as api:
+        yield api
+
+
 def said(body: Any) -> str:
     """The one text of a result."""
     (block,) = body["content"]
@@ -72,27 +79,25 @@ def said(body: Any) -> str:
 # --- discovery ------------------------------------------------------------------------------------------------
 
 
-async def test_e9_tools_are_listed_and_shown() -> None:
+async def test_e9_tools_are_listed_and_shown(api: Served) -> None:
     """A bare array without schemas; one by itself has its schema, also where its name has a slash."""
-    async with serving(tools()) as api:
-        head, listed = await api.get("/one/tools")
-        assert head.status == 200 and head["content-type"] == "application/json"
-        assert listed[0] == {"name": "echo", "description": "echo", "annotations": {"readOnlyHint": True}}
-        assert listed[1] == {"name": "count", "description": "count"}
-        _, shown = await api.get("/one/tools/echo")
-        assert shown == {**listed[0], "inputSchema": SCHEMA}
-        for spelled in ("files%2Fread%20all", "files/read%20all"):
-            _, shown = await api.get(f"/one/tools/{spelled}")
-            assert shown["name"] == "files/read all"
+    head, listed = await api.get("/one/tools")
+    assert head.status == 200 and head["content-type"] == "application/json"
+    assert listed[0] == {"name": "echo", "description": "echo", "annotations": {"readOnlyHint": True}}
+    assert listed[1] == {"name": "count", "description": "count"}
+    _, shown = await api.get("/one/tools/echo")
+    assert shown == {**listed[0], "inputSchema": SCHEMA}
+    for spelled in ("files%2Fread%20all", "files/read%20all"):
+        _, shown = await api.get(f"/one/tools/{spelled}")
+        assert shown["name"] == "files/read all"
 
 
-async def test_e9_what_is_not_there_is_404() -> None:
+async def test_e9_what_is_not_there_is_404(api: Served) -> None:
     """An unknown tool, and an unknown server."""
-    async with serving(tools()) as api:
-        head, body = await api.get("/one/tools/zz%2Fcall")
-        assert (head.status, body) == (404, {"error": "Tool not found: zz/call"})
-        head, body = await api.get("/two/tools")
-        assert (head.status, body) == (404, {"error": "Server not found: two"})
+    head, body = await api.get("/one/tools/zz%2Fcall")
+    assert (head.status, body) == (404, {"error": "Tool not found: zz/call"})
+    head, body = await api.get("/two/tools")
+    assert (head.status, body) == (404, {"error": "Server not found: two"})
 
 
 async def test_e11_meta_says_the_title_and_whether_tools_run() -> None:
@@ -101,9 +106,9 @@ async def test_e11_meta_says_the_title_and_whether_tools_run() -> None:
         assert (await api.get("/one/meta"))[1] == {"title": "Ours", "allow_execute": False}
 
 
-async def test_methods_that_are_not_served_are_405() -> None:
+async def test_methods_that_are_not_served_are_405(api: Served) -> None:
     """With those that are."""
-    async with serving(tools()) as api, api.client() as client:
+    async with api.client() as client:
         for path, allowed in (("/tools", "GET, HEAD, OPTIONS"), ("/tools/echo/call", "GET, HEAD, OPTIONS")):
             head, _ = await client.request("DELETE", path=f"{PATH}/one{path}")
             assert (head.status, head["allow"]) == (405, allowed)
@@ -114,21 +119,19 @@ async def test_methods_that_are_not_served_are_405() -> None:
 # --- calls ----------------------------------------------------------------------------------------------------
 
 
-async def test_e1_the_body_is_the_arguments() -> None:
+async def test_e1_the_body_is_the_arguments(api: Served) -> None:
     """No envelope; the result is MCP's, with its structured content."""
-    async with serving(tools()) as api:
-        head, body = await api.post("/tools/echo/call", b'{"text":"hi"}')
-        assert (head.status, head["content-type"]) == (200, "application/json")
-        expected = {"content": [{"type": "text", "text": "you said hi"}], "structuredContent": {"said": "hi"}}
-        assert body == {**expected, "isError": False}
+    head, body = await api.post("/tools/echo/call", b'{"text":"hi"}')
+    assert (head.status, head["content-type"]) == (200, "application/json")
+    expected = {"content": [{"type": "text", "text": "you said hi"}], "structuredContent": {"said": "hi"}}
+    assert body == {**expected, "isError": False}
 
 
-async def test_a_name_with_a_slash_can_be_called() -> None:
+async def test_a_name_with_a_slash_can_be_called(api: Served) -> None:
     """Encoded as clients do, and raw."""
-    async with serving(tools()) as api:
-        for spelled in ("files%2Fread%20all", "files/read%20all"):
-            head, body = await api.post(f"/tools/{spelled}/call", b'{"text":"x"}')
-            assert head.status == 200 and said(body) == "you said x"
+    for spelled in ("files%2Fread%20all", "files/read%20all"):
+        head, body = await api.post(f"/tools/{spelled}/call", b'{"text":"x"}')
+        assert head.status == 200 and said(body) == "you said x"
 
 
 async def test_e2_the_order_of_what_may_end_a_call() -> None:
@@ -151,20 +154,18 @@ async def test_e2_the_order_of_what_may_end_a_call() -> None:
         assert head.status == 200
 
 
-async def test_e4_failures_are_500_with_a_result() -> None:
+async def test_e4_failures_are_500_with_a_result(api: Served) -> None:
     """A tool that fails, a JSON-RPC error, a defect: never a page of a framework, never a secret."""
-    async with serving(tools()) as api:
-        head, body = await api.post("/tools/refuse/call")
-        assert (head.status, body["isError"], said(body)) == (500, True, "not today")
-        head, body = await api.post("/tools/fail/call")
-        assert (head.status, body["isError"]) == (500, True) and "hunter2" not in said(body)
+    head, body = await api.post("/tools/refuse/call")
+    assert (head.status, body["isError"], said(body)) == (500, True, "not today")
+    head, body = await api.post("/tools/fail/call")
+    assert (head.status, body["isError"]) == (500, True) and "hunter2" not in said(body)
 
 
-async def test_a_refusal_of_the_plan_is_401() -> None:
+async def test_a_refusal_of_the_plan_is_401(api: Served) -> None:
     """Its reasons stay with MCP's clients."""
-    async with serving(tools()) as api:
-        head, body = await api.post("/tools/denied/call")
-        assert (head.status, body) == (401, {"error": "Unauthorized"})
+    head, body = await api.post("/tools/denied/call")
+    assert (head.status, body) == (401, {"error": "Unauthorized"})
 
 
 async def test_a_server_that_is_away_is_said_to_be() -> None:
@@ -209,38 +210,35 @@ async def test_a_list_that_is_kept_back_is_409_and_a_call_of_it_500() -> None:
 # --- W10, W13 -------------------------------------------------------------------------------------------------
 
 
-async def test_w10_invalid_json_is_no_arguments_with_a_warning() -> None:
+async def test_w10_invalid_json_is_no_arguments_with_a_warning(api: Served) -> None:
     """In a field of the answer; a destructive tool refuses it, and what is no object is refused by all."""
-    async with serving(tools()) as api:
-        head, body = await api.post("/tools/count/call", b"{oops")
-        assert head.status == 200 and said(body) == "counted" and head["x-adapter-warning"] == WARNING
-        head, _ = await api.post("/tools/count/call", b"")
-        assert head.status == 200 and head.get("x-adapter-warning") is None
-        head, _ = await api.post("/tools/erase/call", b"{oops")
-        assert head.status == 400
-        for raw in (b"[]", b"null", b"NaN", b'{"a":NaN}'):
-            head, body = await api.post("/tools/count/call", raw)
-            assert head.status == 400 and "error" in body
+    head, body = await api.post("/tools/count/call", b"{oops")
+    assert head.status == 200 and said(body) == "counted" and head["x-adapter-warning"] == WARNING
+    head, _ = await api.post("/tools/count/call", b"")
+    assert head.status == 200 and head.get("x-adapter-warning") is None
+    head, _ = await api.post("/tools/erase/call", b"{oops")
+    assert head.status == 400
+    for raw in (b"[]", b"null", b"NaN", b'{"a":NaN}'):
+        head, body = await api.post("/tools/count/call", raw)
+        assert head.status == 400 and "error" in body
 
 
-async def test_w13_pages_must_send_json() -> None:
+async def test_w13_pages_must_send_json(api: Served) -> None:
     """With an Origin the type has to be one that no form can send; without one curl's default does."""
     origin = {"origin": "http://127.0.0.1"}
     form = {"content_type": "application/x-www-form-urlencoded"}
-    async with serving(tools()) as api:
-        assert (await api.post("/tools/count/call", **form))[0].status == 200
-        assert (await api.post("/tools/count/call", **form, **origin))[0].status == 415
-        assert (await api.post("/tools/count/validate", **form, **origin))[0].status == 415
-        assert (await api.post("/tools/count/call", **origin))[0].status == 200
+    assert (await api.post("/tools/count/call", **form))[0].status == 200
+    assert (await api.post("/tools/count/call", **form, **origin))[0].status == 415
+    assert (await api.post("/tools/count/validate", **form, **origin))[0].status == 415
+    assert (await api.post("/tools/count/call", **origin))[0].status == 200
 
 
-async def test_w13_strangers_pages_and_hosts_are_refused() -> None:
+async def test_w13_strangers_pages_and_hosts_are_refused(api: Served) -> None:
     """Another site's page, and a name that was made to point here, on every route."""
-    async with serving(tools()) as api:
-        for path in ("/one/tools", "/one/tools/echo", "/one/meta", "/openapi.json", "/one/resources?uri=a"):
-            assert (await api.get(path, origin="https://evil.example"))[0].status == 403
-            assert (await api.get(path, host="evil.example"))[0].status == 421
-        assert (await api.post("/tools/echo/call", origin="https://evil.example"))[0].status == 403
+    for path in ("/one/tools", "/one/tools/echo", "/one/meta", "/openapi.json", "/one/resources?uri=a"):
+        assert (await api.get(path, origin="https://evil.example"))[0].status == 403
+        assert (await api.get(path, host="evil.example"))[0].status == 421
+    assert (await api.post("/tools/echo/call", origin="https://evil.example"))[0].status == 403
 
 
 async def test_w13_a_large_body_is_413() -> None:
@@ -286,14 +284,13 @@ async def test_callers_have_sessions_of_their_own() -> None:
         assert head.status == 400 and "X-Adapter-Session" in body["error"]
 
 
-async def test_calls_leave_a_line_and_are_kept_for_people_to_see() -> None:
+async def test_calls_leave_a_line_and_are_kept_for_people_to_see(api: Served) -> None:
     """As those over MCP do, with the entrance."""
-    async with serving(tools()) as api:
-        await api.post("/tools/count/call")
-        await api.post("/tools/refuse/call")
-        kept = [(each.tool, each.entrance, each.outcome, each.status) for each in api.recent.last()]
-        assert kept == [("refuse", "http", "failed", 500), ("count", "http", "ok", 200)]
-        assert [line["method"] for line in api.lines] == ["tools/call"] * 2
+    await api.post("/tools/count/call")
+    await api.post("/tools/refuse/call")
+    kept = [(each.tool, each.entrance, each.outcome, each.status) for each in api.recent.last()]
+    assert kept == [("refuse", "http", "failed", 500), ("count", "http", "ok", 200)]
+    assert [line["method"] for line in api.lines] == ["tools/call"] * 2
 
 
 # --- streams and cancelling -----------------------------------------------------------------------------------
@@ -308,9 +305,9 @@ def events(body: bytes) -> list[tuple[str, Any]]:
     return found
 
 
-async def test_progress_comes_as_events_before_the_result() -> None:
+async def test_progress_comes_as_events_before_the_result(api: Served) -> None:
     """For who accepts a stream; the result carries the status that the answer would have had."""
-    async with serving(tools()) as api, api.client() as client:
+    async with api.client() as client:
         head, body = await client.request(
             "POST", b"{}", f"{PATH}/one/tools/count/call", accept="text/event-stream"
         )
@@ -335,9 +332,9 @@ async def test_progress_comes_as_events_before_the_result() -> None:
         ("*/*", "application/json"),
     ],
 )
-async def test_the_first_of_both_forms_that_is_accepted_counts(accept: str, kind: str) -> None:
+async def test_the_first_of_both_forms_that_is_accepted_counts(api: Served, accept: str, kind: str) -> None:
     """The page says that it would take either; MCP's clients say so too, and expect JSON."""
-    async with serving(tools()) as api, api.client() as client:
+    async with api.client() as client:
         head, _ = await client.request("POST", b"{}", f"{PATH}/one/tools/count/call", accept=accept)
         assert head["content-type"] == kind
 
@@ -455,14 +452,13 @@ async def test_resources_are_bytes_that_never_run(
         assert (head.get("content-disposition") is None) is inline
 
 
-async def test_resources_that_are_not_there() -> None:
+async def test_resources_that_are_not_there(api: Served) -> None:
     """No URI is 400, a stranger 401; what the server does not know is 404, also where it knows no resources at all."""
-    async with serving(WithResources([{"uri": "a"}]), tokens={"ann": ANN}) as api:
+    async with serving(WithResources([{"uri": "a"}]), tokens={"ann": ANN}) as some:
         known = {"authorization": f"Bearer {ANN}"}
-        assert (await api.get("/one/resources"))[0].status == 400
-        assert (await api.get("/one/resources?uri=a"))[0].status == 401
-        assert (await api.get("/one/resources?uri=a", **known))[0].status == 404
-        assert (await api.get("/two/resources?uri=a", **known))[0].status == 404
-    async with serving(tools()) as api:
-        head, body = await api.get("/one/resources?uri=a")
-        assert head.status == 404 and "Method not found" in body["error"]
+        assert (await some.get("/one/resources"))[0].status == 400
+        assert (await some.get("/one/resources?uri=a"))[0].status == 401
+        assert (await some.get("/one/resources?uri=a", **known))[0].status == 404
+        assert (await some.get("/two/resources?uri=a", **known))[0].status == 404
+    head, body = await api.get("/one/resources?uri=a")
+    assert head.status == 404 and "Method not found" in body["error"]

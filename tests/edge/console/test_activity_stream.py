@@ -138,9 +138,9 @@ async def test_each_viewer_sees_its_own(console: StartConsole) -> None:
         assert (kind, told["method"]) == ("exchange", "initialize")
 
 
-async def test_a_stream_says_that_it_is_still_there() -> None:
-    """So that nobody on the way takes it for dead."""
-    recent, viewer = Recent(), Viewer(ANONYMOUS, operator=True)
+@contextlib.asynccontextmanager
+async def watching(recent: Recent, viewer: Viewer) -> AsyncIterator[RawClient]:
+    """A client that watches as ``viewer``, and is often told that the stream is still there."""
 
     async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
         await stream(request, recent, viewer, extra, heartbeat=0.01)
@@ -148,6 +148,12 @@ async def test_a_stream_says_that_it_is_still_there() -> None:
     branch = Branch(DATA, 1, ("GET",), (), serve)
     async with listening([branch], guard_of(), Relaying(hosted([]))) as port, RawClient(port) as client:
         await watch(client)
+        yield client
+
+
+async def test_a_stream_says_that_it_is_still_there() -> None:
+    """So that nobody on the way takes it for dead."""
+    async with watching(Recent(), Viewer(ANONYMOUS, operator=True)) as client:
         live = pieces(client)
         assert await anext(live) == ("comment", b": still here")
         assert await anext(live) == ("comment", b": still here")
@@ -155,14 +161,8 @@ async def test_a_stream_says_that_it_is_still_there() -> None:
 
 async def test_the_stream_ends_with_the_viewers_token() -> None:
     """At the heartbeat after its time, in good order, and the watcher is forgotten."""
-    recent, viewer = Recent(), Viewer("ann@issuer:1", operator=True, expires=time.time())
-
-    async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
-        await stream(request, recent, viewer, extra, heartbeat=0.01)
-
-    branch = Branch(DATA, 1, ("GET",), (), serve)
-    async with listening([branch], guard_of(), Relaying(hosted([]))) as port, RawClient(port) as client:
-        await watch(client)
+    recent = Recent()
+    async with watching(recent, Viewer("ann@issuer:1", operator=True, expires=time.time())) as client:
         assert [event async for event in pieces(client)] == []
         assert not recent.watchers
 

@@ -13,9 +13,10 @@ from adapter.edge.http.credentials import SeenToken
 from adapter.errors import IssuerUnavailable
 from tests.edge.bearers import ASKS, AT, BASE, ISSUER, ScriptedVerifier, bearer, core
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream, done
-from tests.edge.file_tools import FORM, TOOLS
+from tests.edge.file_tools import FORM, TOOLS, form
 from tests.edge.raw import (
     INITIALIZE,
+    MODERN_META,
     MODERN_VERSION,
     Exchange,
     call_body,
@@ -188,11 +189,10 @@ async def test_a_session_belongs_to_its_principal(road: StartRoad, verifier: Scr
 async def test_files_belong_to_the_person(road: StartRoad, verifier: ScriptedVerifier) -> None:
     """What was uploaded with one token belongs to the same person with the next one, and to nobody else."""
     tokens = [verifier.issue("first"), verifier.issue("next"), verifier.issue("bobs", principal="bob")]
-    form = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nx\r\n--b--\r\n'
     async with road(core=core(), verifier=verifier, server=TOOLS) as (_, _, client):
         scopes = []
         for fields in tokens:
-            head, body = await client.request("POST", form, "/upload/raw", content_type=FORM, **fields)
+            head, body = await client.request("POST", form(b"x"), "/upload/raw", content_type=FORM, **fields)
             assert head.status == 200, body
             scopes.append(orjson.loads(body)["session_id"])
     assert scopes[0] == scopes[1] != scopes[2]
@@ -345,12 +345,7 @@ async def test_made_up_tokens_leave_nothing_behind(road: StartRoad, verifier: Sc
 
 
 LISTEN = orjson.dumps(
-    {
-        "jsonrpc": "2.0",
-        "id": 7,
-        "method": "subscriptions/listen",
-        "params": {"_meta": orjson.loads(modern_body())["params"]["_meta"]},
-    }
+    {"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": {"_meta": MODERN_META}}
 )
 LISTENS = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "subscriptions/listen"}
 

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from adapter.edge.mcp.endpoint import LONGEST_NAME
-from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import result
 
 NAMES = {
@@ -20,20 +20,18 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_no_name_of_a_tool_ends_its_exchange(
-    upstream: StartUpstream, adapter: StartAdapter, capfdbinary: pytest.CaptureFixture[bytes], name: str
+    in_session: StartRoad, capfdbinary: pytest.CaptureFixture[bytes], name: str
 ) -> None:
     """The call is answered, on a connection that goes on; the line has the name as it can be written."""
     said, written = NAMES[name]
     body = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"' + said + '"}}'
-    core = {"access_log": True}
-    async with upstream() as up, adapter(up, core=core, console={"enabled": True}) as front:
-        async with front.client() as client:
-            await client.initialize()
-            for _ in range(2):
-                _, answer = await client.request("POST", body.encode())
-                assert answer == result(1)
-        async with front.client() as client:
-            _, listed = await client.request("GET", path="/explorer/-/exchanges")
+    settings = {"core": {"access_log": True}, "console": {"enabled": True}}
+    async with in_session(**settings) as (_, front, client):
+        for _ in range(2):
+            _, answer = await client.request("POST", body.encode())
+            assert answer == result(1)
+        async with front.client() as other:
+            _, listed = await other.request("GET", path="/explorer/-/exchanges")
             assert orjson.loads(listed)[0]["tool"] == written
     lines = [orjson.loads(line) for line in capfdbinary.readouterr().err.splitlines()]
     assert [line["name"] for line in lines if line.get("method") == "tools/call"] == [written] * 2

@@ -84,13 +84,11 @@ async def test_a_tool_takes_a_file_and_gives_another(
     assert "pattern" not in first["inputSchema"]["properties"]["path"]
 
 
-async def test_of_two_overrides_the_longer_time_counts(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_of_two_overrides_the_longer_time_counts(road: StartRoad) -> None:
     """A call of a tool in two entries has one time."""
     short, long = ({"overrides": {"tool_call_timeout_seconds": seconds}} for seconds in (1, 2))
     for entries in ([{**TAKES, **short}, {**GIVES, **long}], [{**TAKES, **long}, {**GIVES, **short}]):
-        async with upstream(turning) as up, adapter(up, server={"adapters": entries}) as front:
+        async with road(turning, server={"adapters": entries}) as (up, front, _):
             await up.arrived("DELETE")  # the adapter has looked whether the tool is there
             assert front.app.servers["raw"].read_timeout_of("tools/call", "turn") == 2
 

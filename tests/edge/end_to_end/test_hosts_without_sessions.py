@@ -38,17 +38,11 @@ async def named(exchange: Exchange) -> None:
 
 @asynccontextmanager
 async def shared_by_two(
-    upstream: StartUpstream, adapter: StartAdapter
+    in_session: StartRoad,
 ) -> AsyncIterator[tuple[RawUpstream, tuple[RawClient, RawClient]]]:
     """Two clients with sessions of their own, which share one at the server."""
-    async with (
-        upstream(named) as up,
-        adapter(up, sessions=SHARED) as front,
-        front.client() as ada,
-        front.client() as ben,
-    ):
-        for client in (ada, ben):
-            await client.initialize()
+    async with in_session(named, sessions=SHARED) as (up, front, ada), front.client() as ben:
+        await ben.initialize()
         yield up, (ada, ben)
 
 
@@ -60,11 +54,9 @@ async def test_default_refuses_a_request_without_id(road: StartRoad) -> None:
         assert up.calls("tools/call") == [] and up.sessions == set()
 
 
-async def test_default_has_nothing_before_the_upstream(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_default_has_nothing_before_the_upstream(road: StartRoad) -> None:
     """Where no session is shared, calls go to the connection pool as they did."""
-    async with upstream() as up, adapter(up) as front:
+    async with road() as (_, front, _):
         assert isinstance(front.app.servers["raw"].upstream, HttpUpstream)
 
 
@@ -114,9 +106,9 @@ async def test_session_for_every_exchange_is_one_at_the_server(
         assert len(set(ids)) == 6
 
 
-async def test_two_listeners_share_one_stream(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_two_listeners_share_one_stream(in_session: StartRoad) -> None:
     """News of the server reach both clients by one connection."""
-    async with shared_by_two(upstream, adapter) as (up, clients):
+    async with shared_by_two(in_session) as (up, clients):
         for client in clients:
             await client.send("GET", Accept="text/event-stream")
             assert (await client.head()).status == 200
@@ -144,9 +136,9 @@ async def test_tokens_never_share(road: StartRoad) -> None:
         assert sorted(map(len, by_name.values())) == [1, 1] and by_name["ada"] != by_name["bea"]
 
 
-async def test_server_that_restarts_is_gone_on_with(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_server_that_restarts_is_gone_on_with(in_session: StartRoad) -> None:
     """All sessions are gone there; two clients call at once, and one session is opened for both."""
-    async with shared_by_two(upstream, adapter) as (up, (ada, ben)):
+    async with shared_by_two(in_session) as (up, (ada, ben)):
         up.sessions.clear()
         answers = await asyncio.gather(ada.call("a"), ben.call("b"))
         assert [orjson.loads(body)["result"] for _, body in answers] == ["a", "b"]

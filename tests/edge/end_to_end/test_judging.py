@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from adapter.wire.eras import encode_mirror
-from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import MODERN_VERSION, Exchange, call_body, error_of, modern_fields
 
 DISABLED = {"disabled_tools": ["hidden"]}
@@ -203,21 +203,17 @@ def asked(name: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-async def test_no_kind_of_call_reaches_a_hidden_tool(
-    upstream: StartUpstream, adapter: StartAdapter, name: str
-) -> None:
+async def test_no_kind_of_call_reaches_a_hidden_tool(in_session: StartRoad, name: str) -> None:
     """As a task, as the next round of a call, in a batch, through code mode, in either era."""
     folded = asked("raw_call_tool", arguments={"name": name, "arguments": {}})
     for code_mode, kinds in ((False, [asked(name)]), (True, [asked(name), folded])):
         server = {**DISABLED, "code_mode_enabled": code_mode}
-        async with upstream(echo, version="2025-03-26") as up, adapter(up, server=server) as front:
-            async with front.client() as client:
-                await client.initialize()
-                for params in [*kinds, *({**each, "task": {"ttl": 1}} for each in kinds)]:
-                    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-                    for body in (call, [call], [call, {**call, "id": 2, "params": asked("seen")}]):
-                        _, answer = await client.request("POST", json.dumps(body).encode())
-                        assert b'"error"' in answer
+        async with in_session(echo, version="2025-03-26", server=server) as (up, front, client):
+            for params in [*kinds, *({**each, "task": {"ttl": 1}} for each in kinds)]:
+                call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+                for body in (call, [call], [call, {**call, "id": 2, "params": asked("seen")}]):
+                    _, answer = await client.request("POST", json.dumps(body).encode())
+                    assert b'"error"' in answer
             async with front.client() as client:
                 rounds = {"inputResponses": {"a": {"action": "accept"}}, "requestState": "s"}
                 for params in [*kinds, *({**each, **rounds} for each in kinds)]:

@@ -7,13 +7,11 @@ import gzip
 import time
 
 from adapter.relay.sessions.session_map import TABLE
-from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import INITIALIZE, Exchange, call_body, event, initialize_result, result, silent
 
 
-async def test_client_that_leaves_while_initializing_leaves_no_upstream_session(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_client_that_leaves_while_initializing_leaves_no_upstream_session(road: StartRoad) -> None:
     """The upstream has opened its session when the client goes, so the adapter closes it."""
 
     async def opening(exchange: Exchange) -> None:
@@ -21,10 +19,11 @@ async def test_client_that_leaves_while_initializing_leaves_no_upstream_session(
         await exchange.chunk(event(b"", "1"))
         await exchange.end_stream()
 
-    async with upstream(silent, opening=opening, sessions={"upstream-early"}) as up, adapter(up) as front:
-        async with front.client() as client:
-            await client.send("POST", INITIALIZE)
-            await up.arrived("GET")
+    async with road(silent, opening=opening) as (up, front, client):
+        up.sessions.add("upstream-early")
+        await client.send("POST", INITIALIZE)
+        await up.arrived("GET")
+        client.close()
         assert (await up.arrived("DELETE")).head["mcp-session-id"] == "upstream-early"
         async with asyncio.timeout(5):
             while front.app.sessions.active:

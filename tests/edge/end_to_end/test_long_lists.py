@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, RawClient, modern_fields
+from tests.edge.raw import MODERN_META, Exchange, RawClient, modern_fields
 
 TOOLS = [
     {"name": f"tool_{number}", "description": "Does something. " * 40, "inputSchema": {"type": "object"}}
@@ -91,12 +91,8 @@ async def test_both_eras_get_the_list_in_their_own_way(in_session: StartRoad) ->
         modern = []
         for number in (1, 2):
             fields = {**modern_fields(""), "mcp_method": "tools/list", "mcp_name": ""}
-            meta = {
-                "io.modelcontextprotocol/protocolVersion": fields["mcp_protocol_version"],
-                "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": {},
-            }
-            asked = {"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": {"_meta": meta}}
+            params = {"_meta": MODERN_META}
+            asked = {"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": params}
             head, body = await client.request("POST", orjson.dumps(asked), **fields)
             assert head.status == 200, body
             modern.append(body)

@@ -20,6 +20,7 @@ from adapter.settings.root import Settings
 from tests.edge.conftest import StartUpstream
 from tests.edge.file_tools import FORM, TOOLS, form, link_of, text_of
 from tests.edge.raw import Exchange, RawClient, RawUpstream, result
+from tests.edge.test_metrics import Numbers, numbers
 from tests.rules.metrics.test_catalogue import LABELS
 from tests.state.shared import ReplicaStore, SharedMemory
 from tests.telemetry.collectors import Collector, values
@@ -50,8 +51,6 @@ SECRETS = ("secret-of-an-agent", "private-argument", "note-of-ann.txt", "invente
 TOKEN = {"authorization": f"Bearer {SECRETS[0]}"}
 NAMES = ("read", "write", "name", "plain", "limited")
 CODE = "async def answer(payload, context):\n    return payload['inputs']\n"
-
-Numbers = dict[tuple[str, ...], float]
 
 
 class Tools:
@@ -111,20 +110,10 @@ def settings(place: Path, up: RawUpstream, collector: Collector) -> Settings:
     )
 
 
-async def scraped(client: RawClient) -> Numbers:
-    """The samples by name and the values of their labels, in the order of the labels' names."""
-    _, body = await client.request("GET", b"", "/metrics", **TOKEN)
-    return {
-        (each.name, *(value for _, value in sorted(each.labels.items()))): each.value
-        for family in text_string_to_metric_families(body.decode())
-        for each in family.samples
-    }
-
-
 async def until(client: RawClient, *key: str) -> Numbers:
     """The samples as soon as that one is there, and above 0."""
     async with asyncio.timeout(10):
-        while not (found := await scraped(client)).get(key):
+        while not (found := await numbers(client, **TOKEN)).get(key):
             await asyncio.sleep(0.05)
     return found
 

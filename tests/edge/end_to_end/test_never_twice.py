@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body, error_of, result
 
 TOOLS = [
@@ -61,23 +61,19 @@ async def warmed(client: RawClient) -> None:
 
 
 @asynccontextmanager
-async def warm(
-    upstream: StartUpstream, adapter: StartAdapter, closes: str, **sections: Any
-) -> AsyncIterator[tuple[RawUpstream, RawClient]]:
+async def warm(road: StartRoad, closes: str, **sections: Any) -> AsyncIterator[tuple[RawUpstream, RawClient]]:
     """A client that has seen the list of tools, before a server that closes at the next request of ``closes``."""
     script = Closing()
-    async with upstream(script) as up, adapter(up, **sections) as front, front.client() as client:
+    async with road(script, **sections) as (up, _, client):
         await warmed(client)
         script.method = closes
         yield up, client
 
 
 @pytest.mark.parametrize("name", ["write", "unheard-of"])
-async def test_call_that_may_have_run_is_an_error(
-    upstream: StartUpstream, adapter: StartAdapter, name: str
-) -> None:
+async def test_call_that_may_have_run_is_an_error(road: StartRoad, name: str) -> None:
     """The client is told that the call may have run; the next call goes through."""
-    async with warm(upstream, adapter, "tools/call", core=WARN) as (up, client):
+    async with warm(road, "tools/call", core=WARN) as (up, client):
         head, body = await client.call(name, 5)
         error = error_of(body)
         assert (head.status, error["code"], error["id"]) == (200, -32011, 5)
@@ -87,20 +83,16 @@ async def test_call_that_may_have_run_is_an_error(
 
 
 @pytest.mark.parametrize("name", ["read", "set"])
-async def test_call_of_a_tool_that_says_so_is_sent_again(
-    upstream: StartUpstream, adapter: StartAdapter, name: str
-) -> None:
+async def test_call_of_a_tool_that_says_so_is_sent_again(road: StartRoad, name: str) -> None:
     """By the definition that the session was shown, the tool changes nothing, or nothing more."""
-    async with warm(upstream, adapter, "tools/call", core=WARN) as (up, client):
+    async with warm(road, "tools/call", core=WARN) as (up, client):
         assert (await client.call(name, 5))[1] == result(5)
         assert calls(up, name) == 2
 
 
-async def test_hints_that_nobody_looked_at_promise_nothing(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_hints_that_nobody_looked_at_promise_nothing(road: StartRoad) -> None:
     """Where no catalogue is guarded the adapter holds no definition, so the call is sent once."""
-    async with warm(upstream, adapter, "tools/call") as (up, client):
+    async with warm(road, "tools/call") as (up, client):
         assert error_of((await client.call("read", 5))[1])["code"] == -32011
         assert calls(up, "read") == 1
 
@@ -121,19 +113,19 @@ async def test_modern_call_gets_the_status_of_its_era(road: StartRoad) -> None:
     [LIST, b'{"jsonrpc":"2.0","id":8,"method":"resources/read","params":{"uri":"a:b"}}'],
     ids=["tools/list", "resources/read"],
 )
-async def test_reading_is_sent_again(upstream: StartUpstream, adapter: StartAdapter, body: bytes) -> None:
+async def test_reading_is_sent_again(road: StartRoad, body: bytes) -> None:
     """Nobody notices that the server closed."""
     method: str = orjson.loads(body)["method"]
-    async with warm(upstream, adapter, method) as (up, client):
+    async with warm(road, method) as (up, client):
         before = len(up.calls(method))
         head, answer = await client.request("POST", body)
         assert head.status == 200 and "result" in orjson.loads(answer)
         assert len(up.calls(method)) == before + 2
 
 
-async def test_stream_is_opened_again(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_stream_is_opened_again(road: StartRoad) -> None:
     """A GET that got no byte only listens."""
-    async with warm(upstream, adapter, "GET") as (up, client):
+    async with warm(road, "GET") as (up, client):
         head, _ = await client.request("GET")
         assert head.status == 200 and len(up.calls("GET")) == 2
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapter.relay.sessions.renewal import MOST
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
+from tests.edge.conftest import Adapter, StartAdapter, StartRoad, done
 from tests.edge.raw import (
     INITIALIZE,
     Exchange,
@@ -135,13 +135,13 @@ async def test_few_late_answers_are_waited_for(adapter: StartAdapter) -> None:
         assert len(up.sessions) == 4
 
 
-async def test_stop_does_not_wait_for_late_answers(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_stop_does_not_wait_for_late_answers(road: StartRoad) -> None:
     """The adapter ends in time, whatever is still to come."""
 
-    async with upstream(done, opening=silent) as up, asyncio.timeout(3), adapter(up) as front:
-        async with front.client() as client:
-            await client.send("POST", INITIALIZE)
-            await up.arrived("initialize")
+    async with asyncio.timeout(3), road(opening=silent) as (up, _, client):
+        await client.send("POST", INITIALIZE)
+        await up.arrived("initialize")
+        client.close()
         await asyncio.sleep(0.05)
 
 

@@ -15,7 +15,7 @@ from adapter.edge.http.bodies import ClientGone
 from adapter.edge.http.limits import Handler, Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
-from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.http.test_bodies import KIB, MIB, until
 from tests.edge.raw import (
     Exchange,
@@ -196,9 +196,7 @@ async def test_what_the_upstream_did_not_take_still_counts(road: StartRoad) -> N
         writer.transport.abort()
 
 
-async def test_stages_keep_the_request_until_the_answer_has_left(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_stages_keep_the_request_until_the_answer_has_left(in_session: StartRoad) -> None:
     """They may have to read it again, or write it down."""
 
     async def script(exchange: Exchange) -> None:
@@ -207,12 +205,11 @@ async def test_stages_keep_the_request_until_the_answer_has_left(
         await exchange.gone()
 
     makes = {"type": "artifact_producer", "tools": ["tool"], "output_locator": {"mode": "embedded"}}
-    async with upstream(script) as up, adapter(up, server={"adapters": [makes]}) as front:
-        async with front.client() as client:
-            await client.initialize()
-            await client.send("POST", LARGE)
-            assert (await client.head()).status == 200
-            assert front.app.bodies.buffers.used == len(LARGE)
+    async with in_session(script, server={"adapters": [makes]}) as (_, front, client):
+        await client.send("POST", LARGE)
+        assert (await client.head()).status == 200
+        assert front.app.bodies.buffers.used == len(LARGE)
+        client.close()
         await until(lambda: front.app.bodies.buffers.used == 0)
 
 

@@ -85,10 +85,10 @@ async def asked(front: Adapter, target: str, host: str) -> int:
     ],
 )
 async def test_an_absolute_target_is_served_where_it_names_the_host(
-    upstream: StartUpstream, adapter: StartAdapter, target: str, host: str, status: int
+    road: StartRoad, target: str, host: str, status: int
 ) -> None:
     """The target's authority counts (RFC 9112, 3.2.2), so none may slip past the check of the Host beside it."""
-    async with upstream() as up, adapter(up) as front:
+    async with road() as (up, front, _):
         assert await asked(front, target.format(port=front.port), host.format(port=front.port)) == status
         assert len(up.seen) == (status == 200)
 

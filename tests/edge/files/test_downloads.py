@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from adapter.rules.access.principals import Scope
-from tests.edge.filing import MIB, PAGE, Desk, filing, sha256
+from tests.edge.filing import MIB, PAGE, Desk, filed, filing, sha256
 from tests.edge.raw import Head, read_body
 
 CONTENT = bytes(range(256)) * 40
@@ -41,8 +41,7 @@ async def test_an_artifact_is_an_attachment_and_never_a_page(desk: Desk, scope: 
 
 async def test_head_tells_what_get_would_send(tmp_path: Path) -> None:
     """The same fields and length, no body; the connection goes on."""
-    async with filing(tmp_path) as desk, desk.client() as client:
-        _, scope = await desk.session()
+    async with filed(tmp_path) as (desk, scope), desk.client() as client:
         path = desk.artifact_path(await desk.artifact(scope, CONTENT))
         got, _ = await client.request("GET", b"", path)
         await client.send("HEAD", b"", path, range="bytes=0-1")
@@ -160,25 +159,15 @@ async def test_with_auth_on_it_takes_the_token_too(tmp_path: Path) -> None:
         assert await refused(desk, path, **ben) == 404
 
 
-async def test_an_upload_is_sent_to_whom_a_delivery_link_was_given(desk: Desk) -> None:
-    """No session id opens it, and no link for downloads."""
-    session_id, scope = await desk.session()
-    record = await desk.uploaded(scope, CONTENT, "名前.bin")
-    head, body = await get(desk, desk.delivery_path(record))
-    assert head.status == 200 and body == CONTENT
-    assert (await get(desk, desk.delivery_path(record), range="bytes=0-4"))[1] == CONTENT[:5]
-    unsigned = desk.delivery_path(record).partition("?")[0]
-    assert await refused(desk, unsigned, mcp_session_id=session_id) == 401
-    assert await refused(desk, desk.delivery_path(record, purpose="download")) == 401
-
-
-async def test_an_artifact_is_sent_to_whom_a_delivery_link_was_given(tmp_path: Path) -> None:
-    """A tool that fetches its files may be handed what another tool made; whether downloads are on or not."""
-    async with filing(tmp_path, downloads=False) as desk:
+@pytest.mark.parametrize("made", [False, True], ids=["upload", "artifact"])
+async def test_a_file_is_sent_to_whom_a_delivery_link_was_given(tmp_path: Path, made: bool) -> None:
+    """Also what another tool made, whether downloads are on or not; no session id opens it, nor their links."""
+    async with filing(tmp_path, downloads=not made) as desk:
         session_id, scope = await desk.session()
-        record = await desk.artifact(scope, CONTENT, "名前.png")
+        record = await (desk.artifact if made else desk.uploaded)(scope, CONTENT, "名前.bin")
         head, body = await get(desk, desk.delivery_path(record))
         assert head.status == 200 and body == CONTENT
+        assert (await get(desk, desk.delivery_path(record), range="bytes=0-4"))[1] == CONTENT[:5]
         unsigned = desk.delivery_path(record).partition("?")[0]
         assert await refused(desk, unsigned, mcp_session_id=session_id) == 401
         assert await refused(desk, desk.delivery_path(record, purpose="download")) == 401
@@ -224,8 +213,7 @@ async def test_what_something_else_has_changed_is_409(desk: Desk, scope: Scope) 
 
 async def test_downloads_are_off_unless_enabled(tmp_path: Path) -> None:
     """Then not even a good link says whether there is something."""
-    async with filing(tmp_path, downloads=False) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path, downloads=False) as (desk, scope):
         record = await desk.artifact(scope, CONTENT)
         assert await refused(desk, desk.artifact_path(record)) == 404
         uploaded = await desk.uploaded(scope, CONTENT)
@@ -235,8 +223,7 @@ async def test_downloads_are_off_unless_enabled(tmp_path: Path) -> None:
 async def test_an_open_download_finishes_when_its_file_is_removed(tmp_path: Path) -> None:
     """A slow reader gets every byte of what it began to read, though nobody else can any more."""
     content = CONTENT * 2400
-    async with filing(tmp_path) as desk, desk.client() as client:
-        _, scope = await desk.session()
+    async with filed(tmp_path) as (desk, scope), desk.client() as client:
         record = await desk.artifact(scope, content)
         await client.send("GET", b"", desk.artifact_path(record))
         head = await client.head()
@@ -268,8 +255,7 @@ def descriptors() -> int:
 
 async def test_a_connection_goes_on_after_a_download_of_any_way(tmp_path: Path) -> None:
     """What the kernel sends and what is written stand behind each other in order, also when asked for at once."""
-    async with filing(tmp_path) as desk, desk.client() as client:
-        _, scope = await desk.session()
+    async with filed(tmp_path) as (desk, scope), desk.client() as client:
         large = await desk.artifact(scope, CONTENT * 100, "large.bin")
         small = await desk.artifact(scope, CONTENT, "small.bin")
         for record in (large, small, large, large):
@@ -284,8 +270,7 @@ async def test_a_connection_goes_on_after_a_download_of_any_way(tmp_path: Path) 
 
 async def test_other_methods_are_405_and_pages_may_read_what_they_need(tmp_path: Path) -> None:
     """A page at an allowed origin sees the name, the part and the tag of what it gets."""
-    async with filing(tmp_path, cors_origins=[PAGE]) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path, cors_origins=[PAGE]) as (desk, scope):
         record = await desk.artifact(scope, CONTENT)
         for path in (desk.artifact_path(record), desk.delivery_path(record)):
             head, _ = await get(desk, path, "POST")

@@ -28,6 +28,7 @@ from tests.edge.filing import (
     Desk,
     field_part,
     file_part,
+    filed,
     filing,
     form,
     part,
@@ -214,8 +215,7 @@ async def test_who_may_not_is_told_before_the_body(desk: Desk, scope: Scope) -> 
 
 async def test_a_body_that_is_waited_for_is_asked_for(tmp_path: Path) -> None:
     """curl sends ``Expect: 100-continue`` with larger files."""
-    async with filing(tmp_path) as desk, desk.client() as client:
-        _, scope = await desk.session()
+    async with filed(tmp_path) as (desk, scope), desk.client() as client:
         said = {"content_type": FORM, "content_length": str(len(ONE)), "expect": "100-continue"}
         await client.send("POST", b"", desk.upload_path(scope), **said)
         assert (await client.head()).status == 100
@@ -290,8 +290,7 @@ async def test_a_digest_that_does_not_fit_is_400(desk: Desk, scope: Scope, diges
 
 async def test_digests_are_asked_for_where_configured(tmp_path: Path) -> None:
     """The refusal names the setting."""
-    async with filing(tmp_path, require_sha256=True) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path, require_sha256=True) as (desk, scope):
         head, answer = await upload(desk, desk.upload_path(scope), ONE)
         assert head.status == 400 and "uploads.require_sha256" in answer["detail"]
         body = form(file_part(b"hello"), field_part("sha256", sha256(b"hello")))
@@ -303,8 +302,7 @@ async def test_digests_are_asked_for_where_configured(tmp_path: Path) -> None:
 
 async def test_a_file_too_large_is_413_as_soon_as_it_is(tmp_path: Path) -> None:
     """The rest is not waited for; the answer is read though more was announced, and names the setting."""
-    async with filing(tmp_path, max_file_bytes=1000, max_files=3) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path, max_file_bytes=1000, max_files=3) as (desk, scope):
         assert (await refusal(desk, scope, form(file_part(b"x" * 1001))))[0] == 413
         announced = {"content_type": FORM, "content_length": "60000"}
         async with desk.client() as client:
@@ -315,8 +313,7 @@ async def test_a_file_too_large_is_413_as_soon_as_it_is(tmp_path: Path) -> None:
 
 async def test_more_files_than_allowed_are_413(tmp_path: Path) -> None:
     """uploads.max_files is of one batch."""
-    async with filing(tmp_path, max_files=2) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path, max_files=2) as (desk, scope):
         status, detail = await refusal(desk, scope, form(*[file_part(b"x")] * 3))
         assert status == 413 and "uploads.max_files" in detail
         assert (await upload(desk, desk.upload_path(scope), form(*[file_part(b"x")] * 2)))[0].status == 200
@@ -324,21 +321,21 @@ async def test_more_files_than_allowed_are_413(tmp_path: Path) -> None:
 
 async def test_more_than_the_quota_is_429_and_all_the_disk_507(tmp_path: Path) -> None:
     """Said before the body where its length says it, while reading where it does not; each names its setting."""
-    async with filing(tmp_path / "a", quota=100_000) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path / "a", quota=100_000) as (desk, scope):
         for size in (100_001, 900_000):
             status, detail = await refusal(desk, scope, form(file_part(b"x" * size)))
             assert status == 429 and "sessions.max_total_session_size" in detail
-    async with filing(tmp_path / "b", total=100_000) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path / "b", total=100_000) as (desk, scope):
         status, detail = await refusal(desk, scope, form(file_part(b"x" * 100_001)))
         assert status == 507 and "storage.max_size" in detail
 
 
 async def test_a_refused_upload_can_read_its_answer_while_it_still_sends(tmp_path: Path) -> None:
     """What still arrives is thrown away for a moment, so that no reset takes the answer with it."""
-    async with filing(tmp_path, max_file_bytes=1000, max_files=10_000) as desk, desk.client() as client:
-        _, scope = await desk.session()
+    async with (
+        filed(tmp_path, max_file_bytes=1000, max_files=10_000) as (desk, scope),
+        desk.client() as client,
+    ):
         said = {"content_type": FORM, "content_length": str(9 * MIB)}
         await client.send("POST", file_part(b"x" * 2 * MIB), desk.upload_path(scope), **said)
         await client.send_more(b"x" * 6 * MIB)
@@ -364,8 +361,7 @@ async def test_large_files_are_kept_as_they_were_sent(tmp_path: Path) -> None:
     ]
     parts = [file_part(content, f"{number}.bin") for number, content in enumerate(contents)]
     digests = [field_part("sha256", sha256(content)) for content in contents]
-    async with filing(tmp_path, max_files=7) as desk, desk.client() as client:
-        _, scope = await desk.session()
+    async with filed(tmp_path, max_files=7) as (desk, scope), desk.client() as client:
         for _ in range(2):
             head, answer = await send_form(client, desk.upload_path(scope), form(*parts, *digests))
             assert head.status == 200
@@ -380,8 +376,7 @@ async def test_a_pause_within_the_last_delimiter_ends_nothing(tmp_path: Path) ->
     preamble = b"x" * LEAST_FILL + b"\r\n"  # else the last bytes of a body come by the loop
     whole = preamble + form(file_part(b"x" * 2 * MIB))
     said = {"content_type": FORM, "content_length": str(len(whole))}
-    async with filing(tmp_path) as desk, desk.client() as client:
-        _, scope = await desk.session()
+    async with filed(tmp_path) as (desk, scope), desk.client() as client:
         for left in range(1, len(FALSE) + 4):
             kept = len(desk.files())
             await client.send("POST", whole[:-left], desk.upload_path(scope), **said)
@@ -399,8 +394,7 @@ async def test_a_large_file_may_have_all_that_its_limit_allows(tmp_path: Path, s
     """Not a byte more; neither the limit of a file nor the quota of its scope nor that of the disk."""
     for name, limit in {"max_file_bytes": 413, "quota": 429, "total": 507}.items():
         limits = {"quota": None, "total": None, "max_file_bytes": 4 * MIB, name: size}
-        async with filing(tmp_path / name, **limits) as desk:  # type: ignore[arg-type]  # one of three integers
-            _, scope = await desk.session()
+        async with filed(tmp_path / name, **limits) as (desk, scope):
             head, answer = await upload(desk, desk.upload_path(scope), form(file_part(b"x" * size)))
             assert head.status == 200 and answer["upload"]["sha256"] == sha256(b"x" * size)
             record = await desk.registry.find(scope.id, FileKind.UPLOAD, answer["upload"]["upload_id"])
@@ -412,8 +406,7 @@ async def test_a_large_file_may_have_all_that_its_limit_allows(tmp_path: Path, s
 async def test_a_large_upload_that_ends_amid_a_file_leaves_nothing(tmp_path: Path) -> None:
     """One that stalls is 408; one whose body has no last delimiter is 400; one whose client leaves is just gone."""
     whole = form(file_part(b"x" * 3 * MIB))
-    async with filing(tmp_path, stall_timeout=0.3) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path, stall_timeout=0.3) as (desk, scope):
         said = {"content_type": FORM, "content_length": str(len(whole))}
         async with desk.client() as client:
             head, text = await client.request("POST", whole[: 2 * MIB], desk.upload_path(scope), **said)
@@ -435,8 +428,7 @@ async def test_half_of_a_large_upload_takes_no_memory(tmp_path: Path) -> None:
     """Of twenty clients that have sent a half, and then wait, nothing is held: what came is on disk."""
     whole = form(file_part(b"x" * 2 * MIB))
     said = {"content_type": FORM, "content_length": str(len(whole))}
-    async with filing(tmp_path) as desk, contextlib.AsyncExitStack() as clients:
-        _, scope = await desk.session()
+    async with filed(tmp_path) as (desk, scope), contextlib.AsyncExitStack() as clients:
         everyone = [await clients.enter_async_context(desk.client()) for _ in range(20)]
         tracemalloc.start()
         for client in everyone:
@@ -457,8 +449,7 @@ async def test_half_of_a_large_upload_takes_no_memory(tmp_path: Path) -> None:
 
 async def test_a_stalled_upload_is_408_and_nothing_is_left(tmp_path: Path) -> None:
     """Silence ends it, wherever in the body it falls."""
-    async with filing(tmp_path, stall_timeout=0.05) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path, stall_timeout=0.05) as (desk, scope):
         for begun in (b"", ONE[:10], ONE[:-10]):
             async with desk.client() as client:
                 said = {"content_type": FORM, "content_length": str(len(ONE))}
@@ -470,8 +461,7 @@ async def test_a_stalled_upload_is_408_and_nothing_is_left(tmp_path: Path) -> No
 
 async def test_who_goes_away_leaves_nothing(tmp_path: Path) -> None:
     """Neither a file nor room taken, and the credential may be used again."""
-    async with filing(tmp_path, quota=MIB) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path, quota=MIB) as (desk, scope):
         path = desk.upload_path(scope)
         async with desk.client() as client:
             said = {"content_type": FORM, "content_length": str(MIB)}
@@ -488,8 +478,7 @@ async def test_who_goes_away_leaves_nothing(tmp_path: Path) -> None:
 
 async def test_many_uploads_into_one_scope_all_come_in(tmp_path: Path) -> None:
     """Together they are more than the quota, so they wait for each other, and old ones make room."""
-    async with filing(tmp_path, quota=MIB) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path, quota=MIB) as (desk, scope):
         body = form(file_part(b"x" * 300_000))
         answers = await asyncio.gather(*(upload(desk, desk.upload_path(scope), body) for _ in range(12)))
         assert {head.status for head, _ in answers} == {200}
@@ -500,8 +489,7 @@ async def test_many_uploads_into_one_scope_all_come_in(tmp_path: Path) -> None:
 async def test_64_uploads_at_once_keep_to_the_quota_to_the_byte(tmp_path: Path, kept: int) -> None:
     """What fits is never refused, and on disk is just what fits: old ones made room for the others."""
     size = 10_000
-    async with filing(tmp_path, quota=kept * size) as desk:
-        _, scope = await desk.session()
+    async with filed(tmp_path, quota=kept * size) as (desk, scope):
         body = form(file_part(b"x" * size))
         answers = await asyncio.gather(*(upload(desk, desk.upload_path(scope), body) for _ in range(64)))
         assert {head.status for head, _ in answers} == {200}
@@ -511,8 +499,7 @@ async def test_64_uploads_at_once_keep_to_the_quota_to_the_byte(tmp_path: Path, 
 
 async def test_a_connection_goes_on_after_an_upload(tmp_path: Path) -> None:
     """Chunked bodies too, whose length nobody said."""
-    async with filing(tmp_path) as desk, desk.client() as client:
-        _, scope = await desk.session()
+    async with filed(tmp_path) as (desk, scope), desk.client() as client:
         for _ in range(2):
             assert (await send_form(client, desk.upload_path(scope), ONE))[0].status == 200
         chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(ONE), ONE)

@@ -14,7 +14,7 @@ from adapter.edge.http.access import Bases, Guard
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
 from adapter.settings.core import Core
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
+from tests.edge.conftest import Adapter, StartRoad
 from tests.edge.raw import RawClient
 
 OPEN = {"console": {"enabled": True}, "telemetry": {"prometheus": {"enabled": True}}}
@@ -40,22 +40,18 @@ async def answers(front: Adapter, **fields: str) -> dict[str, tuple[int, Any]]:
         return asked
 
 
-async def test_a_caller_on_this_machine_is_an_operator(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_caller_on_this_machine_is_an_operator(road: StartRoad) -> None:
     """No token is asked for, since nobody else reaches the adapter."""
-    async with upstream(done) as up, adapter(up, **OPEN) as front:
+    async with road(**OPEN) as (_, front, _):
         found = await answers(front)
         assert found["/metrics"][0] == found["/explorer/-/servers"][0] == 200
 
 
 @pytest.mark.parametrize("fields", BY_A_PROXY)
-async def test_a_caller_behind_a_proxy_is_nobody(
-    upstream: StartUpstream, adapter: StartAdapter, fields: dict[str, str]
-) -> None:
+async def test_a_caller_behind_a_proxy_is_nobody(road: StartRoad, fields: dict[str, str]) -> None:
     """The proxy stands on this machine, and its callers anywhere; the answer says what to enable."""
     core = {"allowed_hosts": ["127.0.0.1", "tools.example"]}
-    async with upstream(done) as up, adapter(up, core=core, **OPEN) as front:
+    async with road(core=core, **OPEN) as (_, front, _):
         found = await answers(front, **fields)
         for path in ("/metrics", "/explorer/-/servers"):
             status, body = found[path]
@@ -72,16 +68,15 @@ async def test_a_caller_behind_a_proxy_is_nobody(
     ],
 )
 async def test_health_has_details_for_nobody_else(
-    upstream: StartUpstream, adapter: StartAdapter, core: dict[str, Any], fields: dict[str, str], told: bool
+    road: StartRoad, core: dict[str, Any], fields: dict[str, str], told: bool
 ) -> None:
     """The text of a failed ping stays on this machine."""
-    async with upstream(done) as up:
-        gone = {"upstream": {"url": "http://127.0.0.1:9/mcp"}}
-        async with adapter(up, server=gone, core={**PINGED, **core}) as front:
-            await front.app.server_parts.monitors["raw"].ping_once()
-            _, body = (await answers(front, **fields))["/healthz"]
-            error = orjson.loads(body)["servers"][0]["ping"]["last_error"]
-            assert (error != "failed") == told
+    gone = {"upstream": {"url": "http://127.0.0.1:9/mcp"}}
+    async with road(server=gone, core={**PINGED, **core}) as (_, front, _):
+        await front.app.server_parts.monitors["raw"].ping_once()
+        _, body = (await answers(front, **fields))["/healthz"]
+        error = orjson.loads(body)["servers"][0]["ping"]["last_error"]
+        assert (error != "failed") == told
 
 
 # --- the base of the URLs that are handed out --------------------------------------------------------------------

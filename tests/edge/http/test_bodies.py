@@ -15,9 +15,9 @@ from adapter.edge.http.bodies import SMALL, Body, BodyLimits
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers
 from adapter.errors import BodyTooSlow, BuffersFull
 from adapter.rules.access.rate_limit import Floor
-from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
+from tests.edge.conftest import Adapter, StartRoad
 from tests.edge.filing import FORM, file_part
-from tests.edge.raw import Exchange, RawClient, call_body, error_of, result, silent
+from tests.edge.raw import Exchange, RawClient, call_body, error_of, read_body, result, silent
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -39,18 +39,24 @@ async def until(condition: Any) -> None:
 # --- time -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_body_that_trickles_is_408(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def refused_trickle(client: RawClient) -> bytes:
+    """What is answered to a client that goes on with a body by single bytes: 408, for this reason."""
+    answer = asyncio.create_task(client.head())
+    while not answer.done():
+        await client.send_more(b"x")
+        await asyncio.sleep(0.02)
+    head = await answer
+    assert head.status == 408
+    body = await read_body(client.reader, head)
+    assert b"10000 bytes per second over 0.2 s" in body
+    return body
+
+
+async def test_a_body_that_trickles_is_408(road: StartRoad) -> None:
     """It is never silent, but below the floor; the answer names the floor, and the upstream hears nothing."""
-    async with upstream() as up, adapter(up, bodies=hurried()) as front:
-        async with front.client() as client:
-            await client.send("POST", content_length="100000")
-            answer = asyncio.create_task(client.head())
-            while not answer.done():
-                await client.send_more(b" ")
-                await asyncio.sleep(0.02)
-            assert (await answer).status == 408
-            body = await client.reader.readexactly(int((await answer)["content-length"]))
-            assert "10000 bytes per second over 0.2 s" in error_of(body)["message"]
+    async with road(bodies=hurried()) as (up, _, client):
+        await client.send("POST", content_length="100000")
+        assert "10000 bytes" in error_of(await refused_trickle(client))["message"]
         assert up.seen == []
 
 
@@ -60,13 +66,7 @@ async def test_an_upload_that_trickles_is_408(in_session: StartRoad) -> None:
     async with in_session(bodies=hurried(), server={"adapters": [takes]}) as (_, _, client):
         said = {"content_type": FORM, "content_length": "100000"}
         await client.send("POST", file_part(b"x" * 100)[:-2], "/upload/raw", **said)
-        answer = asyncio.create_task(client.head())
-        while not answer.done():
-            await client.send_more(b"x")
-            await asyncio.sleep(0.02)
-        assert (await answer).status == 408
-        body = await client.reader.readexactly(int((await answer)["content-length"]))
-        assert b"10000 bytes per second over 0.2 s" in body
+        await refused_trickle(client)
 
 
 async def test_a_body_that_stops_is_408(road: StartRoad) -> None:
@@ -136,29 +136,24 @@ async def half_sent(front: Adapter, size: int) -> AsyncIterator[RawClient]:
         yield client
 
 
-async def test_bodies_wait_while_others_fill_the_memory(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_bodies_wait_while_others_fill_the_memory(in_session: StartRoad) -> None:
     """The socket of one that waits is not read; when another has gone it comes in, and is answered."""
-    async with upstream() as up, adapter(up, core={"max_buffered_bytes": "1Mi"}) as front:
+    async with in_session(core={"max_buffered_bytes": "1Mi"}) as (_, front, client):
         buffers = front.app.bodies.buffers
-        async with front.client() as client:
-            await client.initialize()
-            async with no_place_ahead(buffers), half_sent(front, 900 * KIB):
-                sent = asyncio.create_task(client.request("POST", call_body() + b" " * MIB))
-                await until(lambda: buffers._waiting)
-                assert buffers.used <= MIB + 512 * KIB and not sent.done()
-            # Whoever filled the memory has left.
-            head, answer = await sent
-            assert (head.status, answer) == (200, result(1))
+        async with no_place_ahead(buffers), half_sent(front, 900 * KIB):
+            sent = asyncio.create_task(client.request("POST", call_body() + b" " * MIB))
+            await until(lambda: buffers._waiting)
+            assert buffers.used <= MIB + 512 * KIB and not sent.done()
+        # Whoever filled the memory has left.
+        head, answer = await sent
+        assert (head.status, answer) == (200, result(1))
         assert buffers.used == 0
 
 
-async def test_what_cannot_even_wait_is_503(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_what_cannot_even_wait_is_503(in_session: StartRoad) -> None:
     """It names the setting and says when to come again; small bodies are served all the same."""
-    async with upstream() as up, adapter(up, core={"max_buffered_bytes": "128Ki"}) as front:
-        async with front.client() as client, half_sent(front, 128 * KIB):
-            await client.initialize()
+    async with in_session(core={"max_buffered_bytes": "128Ki"}) as (_, front, client):
+        async with half_sent(front, 128 * KIB):
             head, body = await client.request("POST", call_body() + b" " * 100 * KIB)
             assert head.status == 503 and head["retry-after"] == "1"
             assert error_of(body)["code"] == -32015
@@ -222,25 +217,21 @@ async def test_who_waits_comes_in_turn_as_there_is_room() -> None:
     assert order == list(range(12))
 
 
-async def test_decompressed_bodies_count(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_decompressed_bodies_count(in_session: StartRoad) -> None:
     """A few hundred bytes that become a megabyte are a megabyte."""
     seen: list[int] = []
 
-    async with upstream() as up, adapter(up, core={"max_buffered_bytes": "1Mi"}) as front:
+    async def script(exchange: Exchange) -> None:
+        seen.append(front.app.bodies.buffers.used)
+        await exchange.json(result(1))
 
-        async def script(exchange: Exchange) -> None:
-            seen.append(front.app.bodies.buffers.used)
-            await exchange.json(result(1))
-
-        up.script = script
-        async with front.client() as client:
-            await client.initialize()
-            body = gzip.compress(call_body() + b" " * MIB)
-            await client.request("POST", body, content_encoding="gzip")
-            assert seen[0] > MIB
-            body = gzip.compress(call_body() + b" " * 2 * MIB)
-            head, text = await client.request("POST", body, content_encoding="gzip")
-            assert head.status == 503 and "core.max_buffered_bytes" in error_of(text)["message"]
+    async with in_session(script, core={"max_buffered_bytes": "1Mi"}) as (_, front, client):
+        body = gzip.compress(call_body() + b" " * MIB)
+        await client.request("POST", body, content_encoding="gzip")
+        assert seen[0] > MIB
+        body = gzip.compress(call_body() + b" " * 2 * MIB)
+        head, text = await client.request("POST", body, content_encoding="gzip")
+        assert head.status == 503 and "core.max_buffered_bytes" in error_of(text)["message"]
         await until(lambda: front.app.bodies.buffers.used == 0)
 
 
@@ -265,11 +256,9 @@ async def test_a_body_counts_until_its_exchange_is_over(in_session: StartRoad, s
 
 
 @pytest.mark.parametrize("end", ["left", "refused", "broken", "unread"])
-async def test_whatever_ends_a_request_gives_its_memory_back(
-    upstream: StartUpstream, adapter: StartAdapter, end: str
-) -> None:
+async def test_whatever_ends_a_request_gives_its_memory_back(road: StartRoad, end: str) -> None:
     """Also where nobody read the body, or its bytes turned out to be no request."""
-    async with upstream() as up, adapter(up) as front:
+    async with road() as (_, front, _):
         buffers = front.app.bodies.buffers
         for _ in range(20):
             async with front.client() as client:
@@ -288,16 +277,15 @@ async def test_whatever_ends_a_request_gives_its_memory_back(
         await until(lambda: buffers.used == 0)
 
 
-async def test_who_leaves_unread_is_noticed(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_who_leaves_unread_is_noticed(in_session: StartRoad) -> None:
     """A client from which nothing is read is looked for, as no read would tell that it has gone."""
 
-    async with upstream(silent) as up, adapter(up) as front:
-        async with front.client() as client:
-            await client.initialize()
-            await client.send("POST", call_body())
-            # The sign of an end stands behind all that was sent, so that has to fit the system's buffers.
-            await client.send("POST", call_body() + b" " * 100 * KIB)
-            await until(lambda: front.app.bodies.buffers.used)
+    async with in_session(silent) as (_, front, client):
+        await client.send("POST", call_body())
+        # The sign of an end stands behind all that was sent, so that has to fit the system's buffers.
+        await client.send("POST", call_body() + b" " * 100 * KIB)
+        await until(lambda: front.app.bodies.buffers.used)
+        client.close()
         await until(lambda: not front.app.bodies.buffers.used)
 
 
@@ -335,9 +323,7 @@ ENDS = {
 
 @pytest.mark.parametrize("read", [False, True], ids=["piped", "read"])
 @pytest.mark.parametrize("end", ENDS)
-async def test_nothing_waits_for_the_collector(
-    upstream: StartUpstream, adapter: StartAdapter, end: str, read: bool
-) -> None:
+async def test_nothing_waits_for_the_collector(road: StartRoad, end: str, read: bool) -> None:
     """With the collector off, no body outlives its request, however that ends: nothing is kept by a cycle."""
     came = asyncio.Event()
 
@@ -376,7 +362,7 @@ async def test_nothing_waits_for_the_collector(
 
     makes = {"type": "artifact_producer", "tools": ["tool"], "output_locator": {"mode": "embedded"}}
     server = {"adapters": [makes]} if read else {}
-    async with upstream(script) as up, adapter(up, server=server) as front:
+    async with road(script, server=server) as (up, front, _):
         await once(front)
         gc.collect()
         gc.freeze()  # only what comes now is looked through

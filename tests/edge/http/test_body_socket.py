@@ -7,6 +7,8 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 
+import pytest
+
 from adapter.edge.http.bodies import Body, BodyLimits, ClientGone, SocketReader
 from adapter.edge.http.body_socket import LARGE, LOW_WATER
 from adapter.edge.http.limits import Patience
@@ -111,26 +113,19 @@ async def test_what_is_small_or_in_chunks_comes_through_the_loop() -> None:
     assert not reader.from_socket
 
 
-async def test_a_client_that_leaves_amid_its_body_is_noticed() -> None:
+@pytest.mark.parametrize("resets", [False, True])
+async def test_a_client_that_leaves_amid_its_body_is_noticed(resets: bool) -> None:
     """Its reader, who waits for more, is told that it has gone; half a body is not taken for a whole one."""
     reader = Reader()
     async with listening(reader) as (_, writer):
         writer.write(HEAD % SIZE + b"x" * LARGE)
         await reader.waits.wait()
-        writer.close()
-        await reader.over.wait()
-    assert isinstance(reader.failure, ClientGone) and not reader.contents
-
-
-async def test_a_client_that_resets_its_connection_is_noticed() -> None:
-    """A reset is as an end."""
-    reader = Reader()
-    async with listening(reader) as (_, writer):
-        writer.write(HEAD % SIZE + b"x" * LARGE)
-        await reader.waits.wait()
-        sock = writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        writer.transport.abort()
+        if resets:
+            sock = writer.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            writer.transport.abort()
+        else:
+            writer.close()
         await reader.over.wait()
     assert isinstance(reader.failure, ClientGone) and not reader.contents
 

@@ -14,7 +14,7 @@ from adapter.edge.http.limits import Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
 from adapter.errors import BuffersFull
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.conftest import Adapter, StartRoad
 from tests.edge.http.test_bodies import KIB, MIB, no_place_ahead, until
 from tests.edge.raw import Head, call_body, result
 
@@ -90,16 +90,15 @@ async def test_no_way_of_reading_takes_a_refused_body_for_whole() -> None:
 # --- waiting ----------------------------------------------------------------------------------------------------
 
 
-async def test_who_leaves_while_it_waits_is_forgotten(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_who_leaves_while_it_waits_is_forgotten(in_session: StartRoad) -> None:
     """Also while nothing is given back: a crowd that comes and goes leaves nothing behind."""
-    async with upstream() as up, adapter(up, core={"max_buffered_bytes": "1Mi"}) as front:
+    async with in_session(core={"max_buffered_bytes": "1Mi"}) as (_, front, client):
         buffers = front.app.bodies.buffers
         buffers.add(MIB + 1)
         async with no_place_ahead(buffers):
-            async with front.client() as client:
-                await client.initialize()
-                await client.send("POST", call_body() + b" " * 20 * KIB, content_length=str(90 * KIB))
-                await until(lambda: buffers._waiting)
+            await client.send("POST", call_body() + b" " * 20 * KIB, content_length=str(90 * KIB))
+            await until(lambda: buffers._waiting)
+            client.close()
             await until(lambda: not buffers._waiting)
             assert buffers.full
 
@@ -122,28 +121,25 @@ async def send_in_turns(front: Adapter, pieces: int) -> tuple[Head, bytes]:
         return head, await client.reader.readexactly(int(head["content-length"]))
 
 
-async def test_bodies_do_not_wait_for_each_other(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_bodies_do_not_wait_for_each_other(road: StartRoad) -> None:
     """Each holds a part, and all of them together fill the memory: one goes ahead, and then all are answered."""
-    async with upstream() as up, adapter(up, core={"max_buffered_bytes": "1Mi"}) as front:
+    async with road(core={"max_buffered_bytes": "1Mi"}) as (_, front, _):
         async with asyncio.timeout(5):
             told = await asyncio.gather(*(send_in_turns(front, 10) for _ in range(6)))
         assert [head.status for head, _ in told] == [200] * 6
         assert front.app.bodies.buffers.used == 0
 
 
-async def test_who_goes_ahead_and_sends_nothing_loses_its_place(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_who_goes_ahead_and_sends_nothing_loses_its_place(in_session: StartRoad) -> None:
     """It is refused as soon as somebody else waits, and its memory is free: silence may not fill it."""
-    async with upstream() as up, adapter(up, core={"max_buffered_bytes": "1Mi"}) as front:
+    async with in_session(core={"max_buffered_bytes": "1Mi"}) as (_, front, client):
         buffers = front.app.bodies.buffers
-        async with front.client() as silent, front.client() as client:
+        async with front.client() as silent:
             await silent.initialize()
             await silent.send("POST", content_length=str(2 * MIB))
             for _ in range(5):
                 await silent.send_more(b" " * 220_000)
             await until(lambda: buffers._ahead == 1)
-            await client.initialize()
             head, body = await client.request("POST", call_body() + b" " * 100 * KIB)
             assert (head.status, body) == (200, result(1))
             head = await silent.head()

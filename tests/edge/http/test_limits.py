@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
@@ -13,22 +12,20 @@ import pytest
 from adapter.edge.http.limits import RESERVE, ConnectionLimit, Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
-from tests.edge.raw import INITIALIZE, RawClient, read_body, read_head
+from tests.edge.conftest import Adapter, Road, StartRoad
+from tests.edge.raw import INITIALIZE, read_body, read_head
 
 HEALTH = ("/livez", "/readyz", "/healthz")
 ASKED = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
-TWO = {"core": {"max_connections": 2}}
 
 
-@contextlib.asynccontextmanager
-async def taken(front: Adapter, number: int) -> AsyncIterator[list[RawClient]]:
-    """So many connections that ask nothing."""
-    async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(front.client()) for _ in range(number)]
+@pytest.fixture
+async def full(road: StartRoad) -> AsyncIterator[Road]:
+    """An adapter both of whose connections are taken by clients that ask nothing, one of which is told."""
+    async with road(core={"max_connections": 2}) as (up, front, first), front.client() as second:
         # The kernel opens connections by itself; a request shows that the adapter has them too.
-        await clients[0].request("GET", path="/livez")
-        yield clients
+        await first.request("GET", path="/livez")
+        yield up, front, second
 
 
 async def asked(front: Adapter, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
@@ -39,48 +36,41 @@ async def asked(front: Adapter, method: str, path: str) -> tuple[int, dict[str, 
 
 
 @pytest.mark.parametrize("path", HEALTH)
-async def test_health_answers_when_all_connections_are_taken(
-    upstream: StartUpstream, adapter: StartAdapter, path: str
-) -> None:
+async def test_health_answers_when_all_connections_are_taken(full: Road, path: str) -> None:
     """Over and over, each time on a connection that is closed behind the answer."""
-    async with upstream() as up, adapter(up, **TWO) as front, taken(front, 2):
-        for _ in range(5):
-            status, fields, body = await asked(front, "GET", path)
-            assert (status, fields["connection"]) == (200, "close")
-            assert orjson.loads(body)["status"]
+    for _ in range(5):
+        status, fields, body = await asked(full[1], "GET", path)
+        assert (status, fields["connection"]) == (200, "close")
+        assert orjson.loads(body)["status"]
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/mcp"), ("GET", "/mcp"), ("POST", "/upload/raw")])
-async def test_anything_else_gets_503(
-    upstream: StartUpstream, adapter: StartAdapter, method: str, path: str
-) -> None:
+async def test_anything_else_gets_503(full: Road, method: str, path: str) -> None:
     """It names the setting, says when to come again, and closes; nothing reaches the upstream."""
-    async with upstream() as up, adapter(up, **TWO) as front, taken(front, 2):
-        status, fields, body = await asked(front, method, path)
-        assert (status, fields["connection"], fields["retry-after"]) == (503, "close", "1")
-        assert "core.max_connections" in orjson.loads(body)["detail"]
-        assert up.seen == []
+    up, front, _ = full
+    status, fields, body = await asked(front, method, path)
+    assert (status, fields["connection"], fields["retry-after"]) == (503, "close", "1")
+    assert "core.max_connections" in orjson.loads(body)["detail"]
+    assert up.seen == []
 
 
-async def test_a_connection_that_closes_makes_room(upstream: StartUpstream, adapter: StartAdapter) -> None:
+async def test_a_connection_that_closes_makes_room(full: Road) -> None:
     """The limit is on connections that are open now, not on those that ever were."""
-    async with upstream() as up, adapter(up, **TWO) as front, taken(front, 2) as clients:
-        clients[1].close()
-        async with asyncio.timeout(5):
-            while (await asked(front, "POST", "/mcp"))[0] == 503:
-                await asyncio.sleep(0.01)
-        assert up.opened == 1
+    up, front, client = full
+    client.close()
+    async with asyncio.timeout(5):
+        while (await asked(front, "POST", "/mcp"))[0] == 503:
+            await asyncio.sleep(0.01)
+    assert up.opened == 1
 
 
-async def test_a_flood_of_silent_connections_leaves_health_alone(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
+async def test_a_flood_of_silent_connections_leaves_health_alone(full: Road) -> None:
     """The reserve's own silent ones make room, the oldest first; no more are open than the limit and the reserve."""
-    async with upstream() as up, adapter(up, **TWO) as front, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
         for _ in range(4 * RESERVE):
-            await stack.enter_async_context(front.client())
+            await stack.enter_async_context(full[1].client())
         for path in HEALTH:
-            assert (await asked(front, "GET", path))[0] == 200
+            assert (await asked(full[1], "GET", path))[0] == 200
 
 
 async def test_those_who_are_answered_keep_their_place() -> None:
@@ -118,22 +108,19 @@ async def test_those_who_are_answered_keep_their_place() -> None:
     await listener.drop()
 
 
-async def test_a_full_adapter_says_so_once(
-    upstream: StartUpstream, adapter: StartAdapter, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_full_adapter_says_so_once(full: Road, capsys: pytest.CaptureFixture[str]) -> None:
     """A line of log for each connection of a flood would be a flood of its own."""
-    async with upstream() as up, adapter(up, **TWO) as front, taken(front, 2):
-        for _ in range(5):
-            await asked(front, "GET", "/livez")
-        assert capsys.readouterr().err.count("core.max_connections") == 1
+    for _ in range(5):
+        await asked(full[1], "GET", "/livez")
+    assert capsys.readouterr().err.count("core.max_connections") == 1
+
+
+async def serve(request: Request) -> None:
+    request.reply.send(200, [], b"")
 
 
 async def test_slow_heads_are_told_so() -> None:
     """Half a head gets its time from its first byte on, whatever was asked before; then 408, and the end."""
-
-    async def serve(request: Request) -> None:
-        request.reply.send(200, [], b"")
-
     listener = await Listener.open(serve, "127.0.0.1", 0, Patience(head=0.2))
     loop = asyncio.get_running_loop()
     for before in (b"", ASKED, ASKED + ASKED):
@@ -156,10 +143,6 @@ async def test_slow_heads_are_told_so() -> None:
 
 async def test_a_client_may_send_heads_piece_by_piece_for_long() -> None:
     """Each head has a time of its own, also where one read ends one and begins the next."""
-
-    async def serve(request: Request) -> None:
-        request.reply.send(200, [], b"")
-
     listener = await Listener.open(serve, "127.0.0.1", 0, Patience(head=0.3))
     reader, writer = await asyncio.open_connection(*listener.address)
     sent = ASKED * 12
