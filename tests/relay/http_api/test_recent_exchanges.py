@@ -21,6 +21,12 @@ from adapter.relay.http_api.recent_exchanges import (
 )
 
 
+@pytest.fixture
+def recent() -> Recent:
+    """The exchanges of one process."""
+    return Recent()
+
+
 def line(name: str | None = "weigh", method: str = "tools/call", **more: Any) -> dict[str, Any]:
     """A line as the front door writes it."""
     told = {"at": 1.5, "server": "scales", "http": "POST", "method": method, "name": name}
@@ -36,9 +42,8 @@ def names(recent: Recent, whose: str | None = None) -> list[str | None]:
     return [each.tool for each in recent.last(whose)]
 
 
-def test_the_last_ones_are_kept_the_newest_first() -> None:
+def test_the_last_ones_are_kept_the_newest_first(recent: Recent) -> None:
     """Of more than 500 the oldest are gone, and names are cut."""
-    recent = Recent()
     for number in range(KEPT + 3):
         ended(recent, name=f"tool-{number}")
     assert names(recent)[0] == f"tool-{KEPT + 2}" and names(recent)[-1] == "tool-3"
@@ -49,9 +54,8 @@ def test_the_last_ones_are_kept_the_newest_first() -> None:
     assert recent.last()[0].method == "m" * 128
 
 
-def test_an_exchange_is_told_without_whose_it_was() -> None:
+def test_an_exchange_is_told_without_whose_it_was(recent: Recent) -> None:
     """Only a tool is named: other names are URIs, which may say more."""
-    recent = Recent()
     ended(recent)
     assert recent.last()[0].shown() == {
         "at": 1.5,
@@ -75,9 +79,8 @@ def test_an_exchange_is_told_without_whose_it_was() -> None:
     ]
 
 
-async def test_watchers_are_told_of_what_concerns_them() -> None:
+async def test_watchers_are_told_of_what_concerns_them(recent: Recent) -> None:
     """One sees everybody's exchanges, the other those of one principal."""
-    recent = Recent()
     everybody, ann = recent.subscribe(), recent.subscribe("ann:0")
     ended(recent, "bob:1", name="saw")
     ended(recent, "ann:0", name="weigh")
@@ -94,9 +97,8 @@ async def test_without_news_a_watcher_waits_no_longer_than_it_may() -> None:
     assert await watcher.next_news(0.01) == ((), 0)
 
 
-async def test_a_slow_watcher_loses_the_oldest_and_is_told_how_many() -> None:
+async def test_a_slow_watcher_loses_the_oldest_and_is_told_how_many(recent: Recent) -> None:
     """What waits for it is bounded; the count begins anew each time."""
-    recent = Recent()
     watcher = recent.subscribe()
     for number in range(WAITING + 7):
         ended(recent, name=f"tool-{number}")
@@ -108,9 +110,8 @@ async def test_a_slow_watcher_loses_the_oldest_and_is_told_how_many() -> None:
     assert news is not None and (news.lost, len(news.exchanges)) == (0, 1)
 
 
-async def test_at_the_end_a_watcher_gets_what_waits_and_leaves() -> None:
+async def test_at_the_end_a_watcher_gets_what_waits_and_leaves(recent: Recent) -> None:
     """One that waits is woken; one that comes later leaves at once."""
-    recent = Recent()
     watcher, waiting = recent.subscribe(), recent.subscribe("nobody")
     leaving = asyncio.create_task(waiting.next_news(60))
     ended(recent)
@@ -123,9 +124,8 @@ async def test_at_the_end_a_watcher_gets_what_waits_and_leaves() -> None:
     assert recent.watchers == 0
 
 
-def test_so_many_may_watch_and_no_more() -> None:
+def test_so_many_may_watch_and_no_more(recent: Recent) -> None:
     """Whoever leaves makes room."""
-    recent = Recent()
     watchers = [recent.subscribe() for _ in range(WATCHERS)]
     with pytest.raises(LimitReached):
         recent.subscribe()
@@ -142,9 +142,8 @@ def walked(recent: Recent) -> list[tuple[str, str]]:
     return [(stage.name, stage.outcome) for stage in recent.last()[0].stages]
 
 
-async def test_stages_belong_to_the_exchange_in_which_they_were_walked() -> None:
+async def test_stages_belong_to_the_exchange_in_which_they_were_walked(recent: Recent) -> None:
     """Also those that tasks of it walk, and none of another exchange at the same time."""
-    recent = Recent()
 
     async def stage(name: str) -> None:
         timing = begin_stage(name)
@@ -163,9 +162,8 @@ async def test_stages_belong_to_the_exchange_in_which_they_were_walked() -> None
     assert Context().run(begin_stage, "auth") is None
 
 
-async def test_a_stage_says_when_it_began_and_how_it_ended() -> None:
+async def test_a_stage_says_when_it_began_and_how_it_ended(recent: Recent) -> None:
     """Stages stand in the order they began, in milliseconds since the exchange did; one may be under way still."""
-    recent = Recent()
     recent.begin()
     errors: dict[str, BaseException | None] = {
         "limits": StageFailed("limits", "too many", "busy"),
@@ -189,9 +187,8 @@ async def test_a_stage_says_when_it_began_and_how_it_ended() -> None:
     assert stages[0].ms >= stages[1].ms >= 0
 
 
-def test_an_exchange_keeps_so_many_stages_and_no_more() -> None:
+def test_an_exchange_keeps_so_many_stages_and_no_more(recent: Recent) -> None:
     """However often a plan is walked in it, it takes bounded room."""
-    recent = Recent()
     recent.begin()
     for _ in range(2 * STAGES):
         timing = begin_stage("s" * 500)
@@ -200,9 +197,8 @@ def test_an_exchange_keeps_so_many_stages_and_no_more() -> None:
     assert walked(recent) == [("s" * 128, "ok")] * STAGES
 
 
-def test_an_exchange_without_stages_pays_little() -> None:
+def test_an_exchange_without_stages_pays_little(recent: Recent) -> None:
     """Keeping it takes less than 5 µs of the exchange's time, while nobody watches."""
-    recent = Recent()
 
     def round_of(times: int) -> float:
         begun = time.perf_counter()

@@ -64,9 +64,8 @@ async def test_session_that_ends_soon_has_no_pin() -> None:
         assert store.pinned == 21
 
 
-async def test_pin_is_what_was_offered_at_the_first_call() -> None:
+async def test_pin_is_what_was_offered_at_the_first_call(shop: Shop) -> None:
     """The tools may change before the pin is written; the session is warned of that."""
-    shop = Shop(CLICK)
     async with guarded(shop, "warn") as front:
         session = await waiting_pin(front)
         shop.tools = [EVIL]
@@ -75,18 +74,16 @@ async def test_pin_is_what_was_offered_at_the_first_call() -> None:
         assert (await front.list(session))[0]["description"].startswith(WARNING)
 
 
-async def test_list_before_the_pin_is_written_is_compared_with_it() -> None:
+async def test_list_before_the_pin_is_written_is_compared_with_it(shop: Shop) -> None:
     """A list makes no pin of its own where a call came first."""
-    shop = Shop(CLICK)
     async with guarded(shop, "warn") as front:
         session = await waiting_pin(front)
         shop.tools = [EVIL]
         assert (await front.list(session))[0]["description"].startswith(WARNING)
 
 
-async def test_stop_writes_the_pins_that_wait() -> None:
+async def test_stop_writes_the_pins_that_wait(shop: Shop, store: MemoryStore) -> None:
     """A session that goes on in the next process starts from the tools that it called."""
-    shop, store = Shop(CLICK), MemoryStore()
     async with guarded(shop, "warn", store=store) as front:
         session = await waiting_pin(front)
         await asyncio.sleep(0)
@@ -94,9 +91,8 @@ async def test_stop_writes_the_pins_that_wait() -> None:
     assert await store.get(PINS, f"one/{scope_id(session)}") is not None
 
 
-async def test_stop_asks_no_server_for_its_tools() -> None:
+async def test_stop_asks_no_server_for_its_tools(shop: Shop, store: MemoryStore) -> None:
     """They have changed since the call, and the server may never answer; the pin is what the call saw."""
-    shop, store = Shop(CLICK), MemoryStore()
     async with guarded(shop, "warn", store=store) as front:
         session = await waiting_pin(front)
         await asyncio.sleep(0)
@@ -106,9 +102,8 @@ async def test_stop_asks_no_server_for_its_tools() -> None:
     assert shop.lists == lists
 
 
-async def test_operators_hear_of_drift_that_short_sessions_meet() -> None:
+async def test_operators_hear_of_drift_that_short_sessions_meet(shop: Shop) -> None:
     """Where other tools are offered than the server's first ones, no view is put off."""
-    shop = Shop(CLICK)
     async with guarded(shop, "warn") as front:
         await calls_once(front)
         await front.idle()

@@ -51,9 +51,8 @@ async def test_first_catalogue_is_the_pin() -> None:
     assert await Pins(store, clock).catalogue(first.digest) == first
 
 
-async def test_ten_thousand_scopes_keep_one_catalogue() -> None:
+async def test_ten_thousand_scopes_keep_one_catalogue(store: MemoryStore) -> None:
     """A pin is a digest; the definitions are written down once."""
-    store = MemoryStore()
     baselines, seen = process(store, Clock()), catalogue("click")
     for number in range(10_000):
         await baselines.pin(Scope(f"{number:032x}", ""), seen)
@@ -97,18 +96,16 @@ async def test_acceptance_that_failed_half_way_counts_as_far_as_it_came() -> Non
     assert pin is not None and pin.digest == new.digest
 
 
-async def test_ended_scope_leaves_no_pin() -> None:
+async def test_ended_scope_leaves_no_pin(store: MemoryStore) -> None:
     """Its session is over; the catalogue stays for those who share it."""
-    store = MemoryStore()
     baselines = process(store, Clock())
     await baselines.pin(SCOPE, catalogue("click"))
     await baselines.forget(SCOPE.id)
     assert await baselines.pin_of(SCOPE.id) is None and await store.count(PINS) == 0
 
 
-async def test_last_seen_catalogue_is_known_while_the_server_is_away() -> None:
+async def test_last_seen_catalogue_is_known_while_the_server_is_away(store: MemoryStore) -> None:
     """An operator can look at drift without the upstream."""
-    store = MemoryStore()
     seen = catalogue("click")
     await Pins(store, Clock()).keep_seen("one", seen)
     pin = await Pins(store, Clock()).last_seen("one")
@@ -116,9 +113,8 @@ async def test_last_seen_catalogue_is_known_while_the_server_is_away() -> None:
     assert await Pins(store, Clock()).last_seen("two") is None
 
 
-async def test_catalogue_of_another_version_is_unknown() -> None:
+async def test_catalogue_of_another_version_is_unknown(store: MemoryStore) -> None:
     """A row that cannot be read harms nobody."""
-    store = MemoryStore()
     await store.put(CATALOGUES, "digest", b"\x00")
     assert await Pins(store, Clock()).catalogue("digest") is None
 

@@ -40,6 +40,13 @@ async def status(front: Guarded) -> PinStatus:
     return await front.baselines.status()
 
 
+async def accept(front: Guarded) -> PinStatus:
+    """An operator accepts the tools of now."""
+    now = (await status(front)).now
+    assert now is not None
+    return await front.baselines.accept(now.digest, "ann")
+
+
 async def remembered(front: Guarded) -> RememberedDrift:
     found = (await status(front)).remembered
     assert found is not None
@@ -81,9 +88,8 @@ async def test_drift_outlives_the_sessions_that_met_it(mode: Mode) -> None:
         assert (await remembered(front)).sessions == 6
 
 
-async def test_a_change_that_no_session_lived_through_is_noticed() -> None:
+async def test_a_change_that_no_session_lived_through_is_noticed(shop: Shop) -> None:
     """Most sessions are short, and most servers change between two of them."""
-    shop = Shop(CLICK)
     store = MemoryStore()
     async with guarded(shop, store=store) as front:
         await front.list(await front.open())
@@ -95,9 +101,8 @@ async def test_a_change_that_no_session_lived_through_is_noticed() -> None:
         assert not found.remembered.met[0].first.own
 
 
-async def test_tools_that_are_what_they_were_again_were_others() -> None:
+async def test_tools_that_are_what_they_were_again_were_others(shop: Shop) -> None:
     """Nothing is forgotten because the server took it back."""
-    shop = Shop(CLICK)
     async with opened(shop, "warn") as (front, session):
         for shop.tools in ([CLICK], [EVIL], [CLICK]):
             await front.list(session)
@@ -106,16 +111,13 @@ async def test_tools_that_are_what_they_were_again_were_others() -> None:
         assert found.remembered is not None and len(found.remembered.met) == 1
 
 
-async def test_accepting_settles_what_was_met() -> None:
+async def test_accepting_settles_what_was_met(shop: Shop, store: MemoryStore) -> None:
     """Also where the tools are what they were; what comes after is met anew, in every process."""
-    shop, store = Shop(CLICK), MemoryStore()
     async with guarded(shop, "warn", store=store) as front, guarded(shop, "warn", store=store) as replica:
         session = await front.open()
         for shop.tools in ([CLICK], [EVIL], [CLICK]):
             await front.list(session)
-        now = (await status(replica)).now
-        assert now is not None
-        done = await replica.baselines.accept(now.digest, "ann")
+        done = await accept(replica)
         assert done.remembered is None and done.accepted and await store.count(DRIFTS) == 0
         for process in (front, replica):
             process.clock.now += 60
@@ -125,26 +127,22 @@ async def test_accepting_settles_what_was_met() -> None:
         assert (await remembered(replica)).sessions == 1
 
 
-async def test_accepting_what_it_became_makes_that_the_measure() -> None:
+async def test_accepting_what_it_became_makes_that_the_measure(shop: Shop) -> None:
     """The catalogue that was met is the baseline, and the first one would be drift from it."""
-    shop = Shop(CLICK)
     async with opened(shop, "warn") as (front, session):
         for shop.tools in ([CLICK], [EVIL]):
             await front.list(session)
-        now = (await status(front)).now
-        assert now is not None
-        await front.baselines.accept(now.digest, "ann")
+        accepted = await accept(front)
         front.steady.now += LOOKED_UP + 1
         assert (await front.list(session))[0]["description"] == EVIL["description"]
         assert (await status(front)).remembered is None
         shop.tools = [CLICK]
         assert (await front.list(session))[0]["description"].startswith("[Warning")
-        assert (await remembered(front)).baseline == now.digest
+        assert accepted.now is not None and (await remembered(front)).baseline == accepted.now.digest
 
 
-async def test_what_was_met_is_bounded_and_shared() -> None:
+async def test_what_was_met_is_bounded_and_shared(shop: Shop, store: MemoryStore) -> None:
     """A server that is another each time is told by its first catalogues and its last; two processes count together."""
-    shop, store = Shop(CLICK), MemoryStore()
     async with guarded(shop, "warn", store=store) as one, guarded(shop, "warn", store=store) as other:
         sessions = await one.open(), await other.open()
         await asyncio.gather(one.list(sessions[0]), other.list(sessions[1]))
@@ -180,18 +178,16 @@ class WritesCounted(MemoryStore):
         return await super().put(table, *more, **others)
 
 
-async def test_other_members_are_no_drift_to_remember() -> None:
+async def test_other_members_are_no_drift_to_remember(shop: Shop) -> None:
     """No model is told of them."""
-    shop = Shop(CLICK)
     async with opened(shop, "warn") as (front, session):
         for shop.tools in ([CLICK], [{**CLICK, "_meta": {"a": 1}}]):
             await front.list(session)
         assert (await status(front)).remembered is None
 
 
-async def test_a_server_with_other_tools_for_each_user_has_not_drifted() -> None:
+async def test_a_server_with_other_tools_for_each_user_has_not_drifted(shop: Shop) -> None:
     """As soon as that is known, only what a user saw change is remembered."""
-    shop = Shop(CLICK)
     async with guarded(shop) as front:
         one, other = await front.open(), await front.open()
         shop.per_session["user-2"] = [SHOOT]
@@ -211,9 +207,8 @@ async def test_a_server_with_other_tools_for_each_user_has_not_drifted() -> None
 # --- baseline: server -----------------------------------------------------------------------------------------
 
 
-async def test_every_session_may_start_from_what_anybody_saw_first() -> None:
+async def test_every_session_may_start_from_what_anybody_saw_first(shop: Shop, store: MemoryStore) -> None:
     """With ``baseline: server`` no new session gets around it, nor does a restart, until an operator accepts."""
-    shop, store = Shop(CLICK), MemoryStore()
     async with guarded(shop, baseline="server", store=store) as front:
         await front.list(await front.open())
     shop.tools = [EVIL]
@@ -226,16 +221,13 @@ async def test_every_session_may_start_from_what_anybody_saw_first() -> None:
             with pytest.raises(CatalogueDrifted):
                 await front.call(session, "click")
         assert await store.count(PINS) == 0
-        now = (await status(front)).now
-        assert now is not None
-        await front.baselines.accept(now.digest, "ann")
+        await accept(front)
         assert await front.list(session) == [EVIL]
         assert await front.list(await front.open()) == [EVIL]
 
 
-async def test_of_two_processes_the_first_says_what_was_first() -> None:
+async def test_of_two_processes_the_first_says_what_was_first(shop: Shop, store: MemoryStore) -> None:
     """Whichever saw the server first, both hold their sessions against that."""
-    shop, store = Shop(CLICK), MemoryStore()
     async with (
         guarded(shop, baseline="server", store=store) as one,
         guarded(shop, baseline="server", store=store) as other,
@@ -249,9 +241,8 @@ async def test_of_two_processes_the_first_says_what_was_first() -> None:
 # --- callers over HTTP ----------------------------------------------------------------------------------------
 
 
-async def test_asking_twice_over_http_moves_no_baseline() -> None:
+async def test_asking_twice_over_http_moves_no_baseline(shop: Shop) -> None:
     """A page that tries again in a new session of its own is refused as before, and so is the tool API."""
-    shop = Shop(CLICK)
     async with guarded(shop, caller=CONSOLE) as front:
         assert await front.list(await front.open()) == [CLICK]
         shop.tools = [EVIL]
@@ -295,9 +286,8 @@ async def test_drift_from_a_lock_file_is_settled_where_the_server_is_back() -> N
 # --- catalogues in the store ----------------------------------------------------------------------------------
 
 
-async def test_catalogues_that_nothing_refers_to_are_taken_away() -> None:
+async def test_catalogues_that_nothing_refers_to_are_taken_away(shop: Shop, store: MemoryStore) -> None:
     """What is pinned, accepted, first, last or met stays for as long as it is; the rest goes after some hours."""
-    shop, store = Shop(CLICK), MemoryStore()
     async with listed(shop, "warn", store=store) as (front, session):
         for number in range(MOST + 10):
             shop.tools = [tool("click", f"Does {number}.")]
@@ -312,9 +302,7 @@ async def test_catalogues_that_nothing_refers_to_are_taken_away() -> None:
         # The first, which is the session's pin too, and those that were met, the last of which is the last seen.
         assert await store.count(CATALOGUES) == MOST + 1
         assert (await status(front)).drifted == 1
-        now = (await status(front)).now
-        assert now is not None
-        await front.baselines.accept(now.digest, "ann")
+        await accept(front)
         front.clock.now += 3 * GRACE
         await front.pins.tidy(alive)
         front.clock.now += 3 * GRACE
@@ -332,26 +320,22 @@ async def gone(_: object) -> bool:
     return True
 
 
-async def test_a_catalogue_that_is_seen_again_stays() -> None:
+async def test_a_catalogue_that_is_seen_again_stays(shop: Shop, store: MemoryStore) -> None:
     """It was due, and is written anew before anybody is pinned to it."""
-    shop, store = Shop(CLICK), MemoryStore()
     async with guarded(shop, "warn", store=store) as front, guarded(shop, "warn", store=store) as other:
         await front.list(await front.open())
         shop.tools = [EVIL]
         await front.list(await front.open())
-        now = (await status(front)).now
-        assert now is not None
-        await front.baselines.accept(now.digest, "ann")
+        accepted = await accept(front)
         front.clock.now = other.clock.now = front.clock.now + 10 * GRACE
         await other.list(await other.open())
         await front.pins.tidy(gone)
         found = await status(other)
-        assert found.now is not None and found.now.digest == now.digest and found.baseline.is_of(found.now)
+        assert found.now is not None and found.now == accepted.now and found.baseline.is_of(found.now)
 
 
-async def test_catalogues_of_earlier_versions_get_their_time_too() -> None:
+async def test_catalogues_of_earlier_versions_get_their_time_too(store: MemoryStore) -> None:
     """They have none when they are met first."""
-    store = MemoryStore()
     for number in range(10):
         await store.put(CATALOGUES, f"digest-{number}", b"x")
     async with guarded(Shop(), store=store) as front:

@@ -131,9 +131,8 @@ async def test_time_makes_one_read() -> None:
             await front.call(sessions[0], "click")
 
 
-async def test_a_list_that_takes_longer_than_its_time_is_read_to_its_end() -> None:
+async def test_a_list_that_takes_longer_than_its_time_is_read_to_its_end(shop: Shop) -> None:
     """Calls that come meanwhile wait for it instead of beginning anew, so all of them are served."""
-    shop = Shop(CLICK)
     async with opened(shop, fresh_for=1) as (front, session):
         shop.hold = asyncio.Event()
         calling = []
@@ -149,9 +148,8 @@ async def test_a_list_that_takes_longer_than_its_time_is_read_to_its_end() -> No
         assert shop.lists == 2
 
 
-async def test_a_server_has_so_long_for_all_pages() -> None:
+async def test_a_server_has_so_long_for_all_pages(shop: Shop) -> None:
     """Each may come in time, and the last never."""
-    shop = Shop(CLICK)
     async with guarded(shop) as front:
         reader = CatalogueReader(front.lists, front.cache, patience=0.05)
 
@@ -184,9 +182,8 @@ async def test_the_word_of_a_change_is_heard_on_get_streams(cut: int | None, esc
 
 
 @pytest.mark.parametrize("cut", [None, 60])
-async def test_the_word_of_a_change_is_heard_on_post_streams(cut: int | None) -> None:
+async def test_the_word_of_a_change_is_heard_on_post_streams(shop: Shop, cut: int | None) -> None:
     """It stands before the answer to a call, in one piece with it or not."""
-    shop = Shop(CLICK)
 
     def says(message: Json) -> ScriptedAnswer:
         answer = orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}})
@@ -201,9 +198,8 @@ async def test_the_word_of_a_change_is_heard_on_post_streams(cut: int | None) ->
             await front.call(session, "click")
 
 
-async def test_a_call_is_judged_again_in_a_new_upstream_session() -> None:
+async def test_a_call_is_judged_again_in_a_new_upstream_session(shop: Shop) -> None:
     """The upstream restarted with other tools: the call it answers 404 is not sent a second time."""
-    shop = Shop(CLICK)
     shop.on_begin = lambda: setattr(shop, "tools", [EVIL])
     async with listed(shop) as (front, session):
         shop.lost.add("up-1")
@@ -244,9 +240,8 @@ def batch(*calls: str) -> bytes:
 
 
 @pytest.mark.parametrize("fails", [UpstreamUnreachable(), ScriptedAnswer(403), ScriptedAnswer(chunks=[b"{"])])
-async def test_unknown_tools_are_not_called(fails: AdapterError | ScriptedAnswer) -> None:
+async def test_unknown_tools_are_not_called(shop: Shop, fails: AdapterError | ScriptedAnswer) -> None:
     """Blocking fails closed until the tools are known; warning goes on."""
-    shop = Shop(CLICK)
     shop.fails = fails
     async with opened(shop, "block") as (front, session):
         for _ in range(2):
@@ -282,9 +277,8 @@ async def test_a_late_list_holds_up_blocking_only() -> None:
             assert shop.calls == ["click"]
 
 
-async def test_whoever_leaves_does_not_take_the_read_from_others() -> None:
+async def test_whoever_leaves_does_not_take_the_read_from_others(shop: Shop) -> None:
     """The caller that began it goes away; the others get its outcome."""
-    shop = Shop(CLICK)
     shop.hold = asyncio.Event()
     async with guarded(shop) as front:
         calling = [asyncio.ensure_future(front.call(await front.open(), "click")) for _ in range(5)]
@@ -297,9 +291,8 @@ async def test_whoever_leaves_does_not_take_the_read_from_others() -> None:
         assert shop.lists == 1 and len(shop.calls) == 4
 
 
-async def test_all_who_wait_are_told_what_failed() -> None:
+async def test_all_who_wait_are_told_what_failed(shop: Shop) -> None:
     """Nobody hangs, and nobody asks once more for it."""
-    shop = Shop(CLICK)
     shop.hold, shop.fails = asyncio.Event(), UpstreamUnreachable()
     async with guarded(shop) as front:
         calling = [asyncio.ensure_future(front.call(await front.open(), "click")) for _ in range(5)]
@@ -312,9 +305,8 @@ async def test_all_who_wait_are_told_what_failed() -> None:
         assert shop.lists == 1 and shop.calls == []
 
 
-async def test_one_lost_session_does_not_fail_another() -> None:
+async def test_one_lost_session_does_not_fail_another(shop: Shop) -> None:
     """The reader's session has ended upstream for good; whoever waited for it reads for itself."""
-    shop = Shop(CLICK)
     async with guarded(shop) as front:
         lost, well = await front.open(), await front.open()
         found = await front.relaying.sessions.find(well, "one", "anonymous")
@@ -341,9 +333,8 @@ async def test_one_lost_session_does_not_fail_another() -> None:
         assert shop.calls == ["click"]
 
 
-async def test_a_read_that_began_before_a_change_is_not_trusted() -> None:
+async def test_a_read_that_began_before_a_change_is_not_trusted(shop: Shop) -> None:
     """The word comes while the old list is on its way: whoever waits has it read again."""
-    shop = Shop(CLICK)
     async with listed(shop) as (front, session):
         front.tool_guard.changed()
         shop.hold = asyncio.Event()
@@ -361,9 +352,8 @@ async def test_a_read_that_began_before_a_change_is_not_trusted() -> None:
         assert shop.calls == []
 
 
-async def test_a_list_that_is_older_than_the_word_of_a_change_is_not_trusted() -> None:
+async def test_a_list_that_is_older_than_the_word_of_a_change_is_not_trusted(shop: Shop) -> None:
     """It is shown, but the next call has the tools read again."""
-    shop = Shop(CLICK)
     async with listed(shop) as (front, session):
         shop.hold = asyncio.Event()
         listing = asyncio.ensure_future(front.list(session))
@@ -377,9 +367,8 @@ async def test_a_list_that_is_older_than_the_word_of_a_change_is_not_trusted() -
             await front.call(session, "click")
 
 
-async def test_tools_that_never_stand_still_are_not_called() -> None:
+async def test_tools_that_never_stand_still_are_not_called(shop: Shop) -> None:
     """Each read brings word of another change: the call ends with an error, not never."""
-    shop = Shop(CLICK)
     async with opened(shop) as (front, session):
         shop.lost = {f"up-{number}" for number in range(100)}
         with pytest.raises(AdapterError):
@@ -390,9 +379,8 @@ async def test_tools_that_never_stand_still_are_not_called() -> None:
 # --- whose tools ----------------------------------------------------------------------------------------------
 
 
-async def test_catalogues_of_users_are_no_drift_of_each_other() -> None:
+async def test_catalogues_of_users_are_no_drift_of_each_other(shop: Shop) -> None:
     """Each session is offered its own tools, in any order of lists and calls, and after any word of a change."""
-    shop = Shop(CLICK)
     async with guarded(shop) as front:
         users = []
         for number in range(4):
@@ -420,9 +408,8 @@ async def test_catalogues_of_users_are_no_drift_of_each_other() -> None:
         await front.call(users[1], "click")
 
 
-async def test_a_new_list_is_news_for_others() -> None:
+async def test_a_new_list_is_news_for_others(shop: Shop) -> None:
     """One session is shown other tools without a word: what the others saw counts no longer."""
-    shop = Shop(CLICK)
     async with guarded(shop) as front:
         one, other = await front.open(), await front.open()
         await front.list(one)
@@ -435,9 +422,8 @@ async def test_a_new_list_is_news_for_others() -> None:
         assert shop.calls == []
 
 
-async def test_ended_sessions_leave_no_pin() -> None:
+async def test_ended_sessions_leave_no_pin(shop: Shop) -> None:
     """Not even where a call of theirs is still being judged."""
-    shop = Shop(CLICK)
     async with listed(shop) as (front, session):
         found = await front.relaying.sessions.find(session, "one", "anonymous")
         scope = front.relaying.relay.call_gate.scope_of(found, "anonymous")
@@ -559,9 +545,8 @@ async def test_batches_hold_no_drifted_tool() -> None:
         assert sorted(("error" in each, each["id"]) for each in answer) == [(False, 1), (True, 0)]
 
 
-async def test_a_subset_calls_nothing_that_was_not_pinned() -> None:
+async def test_a_subset_calls_nothing_that_was_not_pinned(shop: Shop) -> None:
     """Also where nothing has drifted: a tool that was never listed is none of its."""
-    shop = Shop(CLICK)
     async with opened(shop, subset=True) as (front, session):
         with pytest.raises(ToolUnknown):
             await front.call(session, "unlisted")
@@ -581,9 +566,8 @@ async def test_look_alikes_of_wrapped_tools_are_neither_shown_nor_called() -> No
         assert shop.calls == []
 
 
-async def test_calls_without_a_name_go_nowhere() -> None:
+async def test_calls_without_a_name_go_nowhere(shop: Shop) -> None:
     """A lax server might find the name elsewhere."""
-    shop = Shop(CLICK)
     async with opened(shop) as (front, session):
         lax: list[Any] = [["click", {}], {"name": ["click"]}, {"arguments": {}}]
         for params in lax:
@@ -674,9 +658,8 @@ async def test_lists_without_pins_are_shown_while_warning() -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_list_that_comes_on_another_stream_is_judged(restarted: bool) -> None:
+async def test_a_list_that_comes_on_another_stream_is_judged(shop: Shop, restarted: bool) -> None:
     """The upstream ends the stream of the request and answers on the next, to another process even."""
-    shop = Shop(CLICK)
     async with (
         guarded(shop) as front,
         guarded(shop, store=front.store, clock=front.clock) as later,
@@ -696,9 +679,10 @@ async def test_a_list_that_comes_on_another_stream_is_judged(restarted: bool) ->
         assert shop.calls == []
 
 
-async def test_other_keys_are_told_and_no_reason_to_block(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_other_keys_are_told_and_no_reason_to_block(
+    shop: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A model is told the same as before."""
-    shop = Shop(CLICK)
     async with listed(shop) as (front, session):
         shop.tools = [{**CLICK, "_meta": {"build": 2}}]
         assert await front.list(session) == shop.tools
@@ -709,9 +693,8 @@ async def test_other_keys_are_told_and_no_reason_to_block(capsys: pytest.Capture
 # --- ends and beginnings --------------------------------------------------------------------------------------
 
 
-async def test_a_session_of_blocked_tools_ends_with_its_reason() -> None:
+async def test_a_session_of_blocked_tools_ends_with_its_reason(shop: Shop) -> None:
     """The error names what changed, 404 says it again, and a new session starts from the tools of now."""
-    shop = Shop(CLICK)
     async with listed(shop) as (front, session):
         shop.tools = [EVIL]
         with pytest.raises(Refused, match="initialize again") as error:
@@ -725,9 +708,8 @@ async def test_a_session_of_blocked_tools_ends_with_its_reason() -> None:
         await front.call(fresh, "click")
 
 
-async def test_a_principals_pin_is_not_got_around_by_a_new_session() -> None:
+async def test_a_principals_pin_is_not_got_around_by_a_new_session(shop: Shop) -> None:
     """Modern clients have none: what their principal saw first counts until an operator accepts."""
-    shop = Shop(CLICK)
     async with guarded(shop) as front:
         await front.list(None)
         shop.tools = [EVIL]
@@ -750,9 +732,8 @@ async def accept(front: Guarded, *tools: Json) -> None:
     )
 
 
-async def test_an_accepted_baseline_binds_new_sessions() -> None:
+async def test_an_accepted_baseline_binds_new_sessions(shop: Shop) -> None:
     """No agent gets around it with another initialize, so its session is left alone."""
-    shop = Shop(CLICK)
     async with guarded(shop) as front:
         await accept(front, CLICK)
         shop.tools = [EVIL]
@@ -766,9 +747,8 @@ async def test_an_accepted_baseline_binds_new_sessions() -> None:
         assert await front.list(session) == [EVIL]
 
 
-async def test_replicas_share_pins() -> None:
+async def test_replicas_share_pins(shop: Shop) -> None:
     """What one process pinned, the other blocks by."""
-    shop = Shop(CLICK)
     async with guarded(shop) as one, guarded(shop, store=one.store, clock=one.clock) as other:
         session = await one.open()
         await one.list(session)
