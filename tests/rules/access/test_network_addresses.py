@@ -70,6 +70,8 @@ def test_kinds_of_networks(address: str, kind: str) -> None:
             "::127.0.0.1",
             "64:ff9b::7f00:1",
             "fe80::1%25eth0",
+            "169.254.169.254",
+            "2002:7f00:1::",
             "0x",
             "a.127.1",
         ),

@@ -27,6 +27,7 @@ from adapter.rules.access.sessions import (
     session_key,
     well_formed,
 )
+from tests.rules.transitions import assert_is_printed
 
 _TABLE = """
           reinitialized  expired_idle  revived  deleted  revoked_by_drift
@@ -37,29 +38,9 @@ revoked   -              -             -        ended    -
 """
 
 
-def _cells() -> list[tuple[SessionState, Event, SessionState | None]]:
-    heading, *lines = (line.split() for line in _TABLE.strip().splitlines())
-    return [
-        (SessionState(state), Event(event), None if cell == "-" else SessionState(cell))
-        for state, *cells in lines
-        for event, cell in zip(heading, cells, strict=True)
-    ]
-
-
-@pytest.mark.parametrize(("state", "event", "after"), _cells())
-def test_each_cell_of_the_table(state: SessionState, event: Event, after: SessionState | None) -> None:
-    """The code's table is the printed one; a cell that is empty there raises."""
-    if after is None:
-        with pytest.raises(KeyError):
-            advance(state, event)
-    else:
-        assert advance(state, event) is after
-
-
-def test_the_printed_table_is_whole() -> None:
-    """Every pair of a state and an event has its cell above."""
-    assert len(_cells()) == len(SessionState) * len(Event)
-    assert set(TRANSITIONS) == {(state, event) for state, event, after in _cells() if after is not None}
+def test_the_table_is_the_printed_one() -> None:
+    """Every pair of a state and an event; a cell that is empty raises."""
+    assert_is_printed(_TABLE, SessionState, Event, TRANSITIONS, advance)
 
 
 # --- ids ---
@@ -201,11 +182,6 @@ def _refusal(
     return None if refused is None else str(refused)
 
 
-def test_an_open_session_is_served() -> None:
-    """The owner of an open session, at its server, in time."""
-    assert _refusal(OPEN) is None
-
-
 @pytest.mark.parametrize("state", SessionState)
 def test_another_principals_session_is_as_unknown_as_none(state: SessionState) -> None:
     """A stolen id, or one of another server, learns nothing: no state, no reason."""
@@ -218,53 +194,43 @@ def test_another_principals_session_is_as_unknown_as_none(state: SessionState) -
     )
 
 
-def test_an_ended_session_is_unknown() -> None:
-    """Deleted sessions answer like ones that never were."""
-    assert _refusal(replace(OPEN, state=SessionState.ENDED)) == UNKNOWN
-
-
-def test_a_revoked_session_says_why() -> None:
-    """The sentence holds the reason and what to do next, under the status that makes clients do it."""
-    sentence = _refusal(replace(OPEN, state=SessionState.REVOKED, reason="the upstream's tools changed."))
-    assert SessionUnknown.http == 404
-    assert sentence == ("This session was revoked: the upstream's tools changed. Send initialize again.")
-
-
-def test_a_revoked_session_without_a_reason_says_what_to_do() -> None:
-    """No reason leaves no gap in the sentence."""
-    assert (
-        _refusal(replace(OPEN, state=SessionState.REVOKED))
-        == "This session was revoked: send initialize again."
-    )
-
-
 @pytest.mark.parametrize(
-    ("now", "allow_revival", "expected"),
+    ("state", "reason", "sentence"),
     [
-        (2900.0, True, None),
-        (2959.9, True, None),
-        (2960.0, True, UNKNOWN),
-        (2900.0, False, UNKNOWN),
+        (SessionState.OPEN, None, None),
+        (SessionState.ENDED, None, UNKNOWN),
+        (SessionState.REVOKED, None, "This session was revoked: send initialize again."),
+        (
+            SessionState.REVOKED,
+            "the tools changed.",
+            "This session was revoked: the tools changed. Send initialize again.",
+        ),
     ],
 )
-def test_a_tombstone_is_revived_in_its_time(now: float, allow_revival: bool, expected: str | None) -> None:
-    """Until the tombstone's end, and only where revival is allowed."""
-    record = replace(OPEN, state=SessionState.IDLE)
-    assert _refusal(record, now=now, allow_revival=allow_revival) == expected
-
-
-@pytest.mark.parametrize(
-    ("now", "allow_revival", "expected"),
-    [
-        (2059.9, False, None),
-        (2060.0, False, UNKNOWN),
-        (2060.0, True, None),
-        (2959.9, True, None),
-        (2960.0, True, UNKNOWN),
-    ],
-)
-def test_an_open_session_the_cleanup_has_not_got_to(
-    now: float, allow_revival: bool, expected: str | None
+def test_a_session_is_served_or_its_owner_hears_why_not(
+    state: SessionState, reason: str | None, sentence: str | None
 ) -> None:
-    """A late cleanup lets nobody in who would have been refused; who may come back just goes on."""
-    assert _refusal(OPEN, now=now, allow_revival=allow_revival) == expected
+    """Deleted ones answer like ones that never were; all under the status that makes clients initialize again."""
+    assert _refusal(replace(OPEN, state=state, reason=reason)) == sentence
+    assert SessionUnknown.http == 404
+
+
+@pytest.mark.parametrize(
+    ("state", "now", "allow_revival", "expected"),
+    [
+        (SessionState.IDLE, 2900.0, True, None),
+        (SessionState.IDLE, 2959.9, True, None),
+        (SessionState.IDLE, 2960.0, True, UNKNOWN),
+        (SessionState.IDLE, 2900.0, False, UNKNOWN),
+        (SessionState.OPEN, 2059.9, False, None),
+        (SessionState.OPEN, 2060.0, False, UNKNOWN),
+        (SessionState.OPEN, 2060.0, True, None),
+        (SessionState.OPEN, 2959.9, True, None),
+        (SessionState.OPEN, 2960.0, True, UNKNOWN),
+    ],
+)
+def test_a_tombstone_is_revived_in_its_time(
+    state: SessionState, now: float, allow_revival: bool, expected: str | None
+) -> None:
+    """Until its end, and only where revival is allowed; also where a late cleanup has not made it one yet."""
+    assert _refusal(replace(OPEN, state=state), now=now, allow_revival=allow_revival) == expected

@@ -222,22 +222,6 @@ def test_a_given_argument_is_found(arguments: Any, path: list[str], text: str) -
 CITY: Headers = {("city",): "Mcp-Param-City"}
 
 
-def test_header_is_found_through_properties_alone() -> None:
-    """Not within lists or alternatives, and not by a name that no header can have."""
-    schema = {
-        "properties": {
-            "form": {"properties": {"file": {"x-mcp-header": "File"}}},
-            "files": {"items": {"properties": {"path": {"x-mcp-header": "Never"}}}},
-            "either": {"oneOf": [{"properties": {"a": {"x-mcp-header": "Never"}}}]},
-            "odd": {"x-mcp-header": 7},
-            "line": {"x-mcp-header": "A\r\nB"},
-            "none": None,
-        }
-    }
-    assert dict(annotated(schema)) == {("form", "file"): "Mcp-Param-File"}
-    assert dict(annotated({"properties": []})) == dict(annotated(None)) == {}
-
-
 def test_header_of_what_lies_very_deep_is_not_looked_for() -> None:
     """A schema is a server's to write, and each path costs its length."""
     for deep, found in ((DEEPEST, 1), (DEEPEST + 1, 0)):
@@ -311,18 +295,23 @@ def test_what_a_client_encodes_is_what_it_means(value: Any) -> None:
 
 
 def test_properties_of_properties_have_headers() -> None:
-    """At any depth that honest schemas have; what lists hold and what is no name of a header has none."""
+    """At any depth that honest schemas have; not within lists or alternatives, nor by what is no name of a header."""
     schema = {
         "properties": {
             "file": {"x-mcp-header": "File", "properties": {"name": {"x-mcp-header": "Name"}}},
+            "form": {"properties": {"file": {"x-mcp-header": "Form"}}},
             "files": {"items": {"properties": {"path": {"x-mcp-header": "Never"}}}},
+            "either": {"oneOf": [{"properties": {"a": {"x-mcp-header": "Never"}}}]},
             "odd": {"x-mcp-header": 7},
             "bad": {"x-mcp-header": "no\nname"},
+            "line": {"x-mcp-header": "A\r\nB"},
             "none": None,
         }
     }
     found = {("file",): "Mcp-Param-File", ("file", "name"): "Mcp-Param-Name"}
+    found |= {("form", "file"): "Mcp-Param-Form"}
     assert dict(annotated(schema)) == found
+    assert dict(annotated({"properties": []})) == dict(annotated(None)) == {}
     definition = json.dumps({"name": "x", "inputSchema": schema}).encode()
     assert headers_of(definition, json.loads(definition)) == found
 

@@ -15,6 +15,7 @@ from adapter.rules.calls.circuit_breaker import (
     RestartBackoff,
     advance,
 )
+from tests.rules.transitions import assert_is_printed
 
 _TABLE = """
             succeeded  failed     failed_too_often  cooled_down
@@ -24,29 +25,9 @@ half_open   closed     open       -                 -
 """
 
 
-def _cells() -> list[tuple[BreakerState, BreakerEvent, BreakerState | None]]:
-    heading, *lines = (line.split() for line in _TABLE.strip().splitlines())
-    return [
-        (BreakerState(state), BreakerEvent(event), None if cell == "-" else BreakerState(cell))
-        for state, *cells in lines
-        for event, cell in zip(heading, cells, strict=True)
-    ]
-
-
-@pytest.mark.parametrize(("state", "event", "after"), _cells())
-def test_each_cell_of_the_table(state: BreakerState, event: BreakerEvent, after: BreakerState | None) -> None:
-    """The code's table is the printed one; a cell that is empty there raises."""
-    if after is None:
-        with pytest.raises(KeyError):
-            advance(state, event)
-    else:
-        assert advance(state, event) is after
-
-
-def test_the_printed_table_is_whole() -> None:
-    """Every pair of a state and an event has its cell above."""
-    assert len(_cells()) == len(BreakerState) * len(BreakerEvent)
-    assert set(TRANSITIONS) == {(state, event) for state, event, after in _cells() if after is not None}
+def test_the_table_is_the_printed_one() -> None:
+    """Every pair of a state and an event; a cell that is empty raises."""
+    assert_is_printed(_TABLE, BreakerState, BreakerEvent, TRANSITIONS, advance)
 
 
 def _opened(at: float = 100.0, *, probes: int = 2) -> Breaker:

@@ -224,8 +224,9 @@ def test_reading_may_be_repeated(method: str) -> None:
     ["initialize", "tools/call", "logging/setLevel", "resources/subscribe", "tasks/cancel", "x/list", ""],
 )
 def test_what_may_change_something_is_sent_once(method: str) -> None:
-    """Also a session that is opened, and a method that nobody here knows."""
+    """Also a session that is opened, a method that nobody here knows, and a response."""
     assert not repeatable(message(method))
+    assert not repeatable(b'{"jsonrpc":"2.0","id":1,"result":{}}')
 
 
 def test_notifications_that_say_the_same_twice() -> None:
@@ -234,11 +235,6 @@ def test_notifications_that_say_the_same_twice() -> None:
     assert not repeatable(message("notifications/tools/call", request=False))
     assert not repeatable(message("tools/list", request=False))
     assert not repeatable(message("notifications/cancelled"))
-
-
-def test_a_response_is_said_once() -> None:
-    """What it answers may have a second question behind it."""
-    assert not repeatable(b'{"jsonrpc":"2.0","id":1,"result":{}}')
 
 
 def test_a_tool_is_called_twice_only_where_it_is_known() -> None:
