@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -44,8 +45,12 @@ def request(number: object, method: str, params: Any = None) -> bytes:
     return data({"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}})
 
 
-async def test_a_question_is_answered_from_another_process() -> None:
-    """The client declared that it can be asked; the answer finds its session by the question alone."""
+Question = tuple[Serving, dict[str, Any]]
+
+
+@pytest.fixture
+async def asked() -> AsyncIterator[Question]:
+    """A server that has asked the person whose call runs, and its question; behind the test the call ends."""
     finish, heard = asyncio.Event(), Heard()
     stream: list[Any] = [
         request(7, "elicitation/create", FORM),
@@ -58,7 +63,14 @@ async def test_a_question_is_answered_from_another_process() -> None:
     await heard.came.wait()
     ((event, question),) = heard.events
     assert event == "question" and question["params"] == FORM and not running.done()
+    yield serving, question
+    finish.set()
+    assert await running == DONE
 
+
+async def test_a_question_is_answered_from_another_process(asked: Question) -> None:
+    """The client declared that it can be asked; the answer finds its session by the question alone."""
+    serving, question = asked
     relaying = serving.relaying
     other = HttpSessions(relaying.relay, relaying.server, relaying.background, relaying.clock)
     serving.upstream.then(
@@ -66,30 +78,18 @@ async def test_a_question_is_answered_from_another_process() -> None:
         ScriptedAnswer(202),
     )
     await other.answer(PERSON, ReplyAddress.read(question["reply_to"]), COUNTED)
-    finish.set()
-    assert await running == DONE
+    assert serving.upstream.unplayed == []
     capabilities = said(serving.upstream.requests[0])["params"]["capabilities"]
     assert capabilities == {"elicitation": {"form": {}, "url": {}}}
 
 
-async def test_only_its_owner_answers_in_a_session() -> None:
+async def test_only_its_owner_answers_in_a_session(asked: Question) -> None:
     """The address of a question is no key: another principal does not reach the session with it."""
-    heard, finish = Heard(), asyncio.Event()
-    stream: list[Any] = [
-        request(7, "elicitation/create", FORM),
-        finish,
-        data({"jsonrpc": "2.0", "id": 2, "result": DONE}),
-    ]
-    serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(405)))
-    serving.upstream.then(*call(2, ScriptedAnswer(headers=SSE, chunks=stream)))
-    running = asyncio.create_task(serving.sessions.call(PERSON, "save", {}, Dialogue(heard)))
-    await heard.came.wait()
-    address = ReplyAddress.read(heard.events[0][1]["reply_to"])
+    serving, question = asked
+    address = ReplyAddress.read(question["reply_to"])
     for stranger in (Who("bob", "tab-1", answers=True), Who()):
         with pytest.raises(SessionUnknown):
             await serving.sessions.answer(stranger, address, COUNTED)
-    finish.set()
-    await running
 
 
 async def test_sampling_is_refused_and_told() -> None:
@@ -192,23 +192,12 @@ async def test_a_modern_server_asks_in_its_answer() -> None:
     assert meta["io.modelcontextprotocol/clientCapabilities"] == {"elicitation": {"form": {}, "url": {}}}
 
 
-async def test_answers_that_the_upstream_does_not_take_are_told() -> None:
+async def test_answers_that_the_upstream_does_not_take_are_told(asked: Question) -> None:
     """As the failure of the answer."""
-    serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(405)))
-    heard, finish = Heard(), asyncio.Event()
-    stream: list[Any] = [
-        request(7, "elicitation/create", FORM),
-        finish,
-        data({"jsonrpc": "2.0", "id": 2, "result": DONE}),
-    ]
-    serving.upstream.then(*call(2, ScriptedAnswer(headers=SSE, chunks=stream)))
-    running = asyncio.create_task(serving.sessions.call(PERSON, "save", {}, Dialogue(heard)))
-    await heard.came.wait()
+    serving, question = asked
     serving.upstream.then(Expect("POST"), ScriptedAnswer(400))
     with pytest.raises(UpstreamBroken, match="400"):
-        await serving.sessions.answer(PERSON, ReplyAddress.read(heard.events[0][1]["reply_to"]), COUNTED)
-    finish.set()
-    await running
+        await serving.sessions.answer(PERSON, ReplyAddress.read(question["reply_to"]), COUNTED)
 
 
 async def test_a_person_may_take_longer_than_a_server() -> None:

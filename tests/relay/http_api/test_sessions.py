@@ -82,6 +82,9 @@ def call(number: int, result: ScriptedAnswer | Exception) -> Step:
 
 
 LISTED: Step = (Expect("POST", asks("tools/list")), answer(2, {"tools": TOOLS}))
+POLL = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
+"""The end of a stream whose answer comes on another one."""
+
 ENDED: Step = (Expect("DELETE"), ScriptedAnswer(200))
 
 
@@ -318,16 +321,14 @@ async def test_requests_of_the_server_are_refused_a_few_at_a_time() -> None:
 
 async def test_an_answer_that_is_to_be_fetched_is_fetched() -> None:
     """The upstream ends the stream after an event id and delivers on a later one."""
-    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
     rest = ScriptedAnswer(headers=SSE, chunks=[data({"jsonrpc": "2.0", "id": 2, "result": DONE})])
-    serving = Serving(*opening(), call(2, poll), (Expect("GET", headers={"last-event-id": "7"}), rest))
+    serving = Serving(*opening(), call(2, POLL), (Expect("GET", headers={"last-event-id": "7"}), rest))
     assert await serving.sessions.call(ANN, "save", {}) == DONE
 
 
 async def test_a_call_whose_session_ends_amid_its_answer_is_sent_once() -> None:
     """It may have run, and its caller is told so; the next call goes through a new session."""
-    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
-    serving = Serving(*opening(), call(2, poll))
+    serving = Serving(*opening(), call(2, POLL))
     serving.upstream.then(Expect("GET", headers={"last-event-id": "7"}), ScriptedAnswer(404))
     serving.upstream.then(Expect("POST", asks("initialize")), ScriptedAnswer(400))
     with pytest.raises(UpstreamUnanswered, match="the call may have run"):
@@ -337,8 +338,7 @@ async def test_a_call_whose_session_ends_amid_its_answer_is_sent_once() -> None:
 
 async def test_a_list_whose_session_ends_amid_its_answer_is_asked_for_anew() -> None:
     """It changes nothing, so that the caller hears nothing of the session."""
-    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
-    serving = Serving(*opening(), (Expect("POST", asks("tools/list")), poll))
+    serving = Serving(*opening(), (Expect("POST", asks("tools/list")), POLL))
     serving.upstream.then(Expect("GET", headers={"last-event-id": "7"}), ScriptedAnswer(404))
     serving.upstream.then(Expect("POST", asks("initialize")), ScriptedAnswer(400))
     for step in (*opening("up-2"), LISTED):
@@ -348,11 +348,10 @@ async def test_a_list_whose_session_ends_amid_its_answer_is_asked_for_anew() -> 
 
 async def test_a_stream_that_an_answer_is_put_off_to_has_the_limit_of_the_call() -> None:
     """A server that falls silent there holds no caller, and is told."""
-    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
     quiet = ScriptedAnswer(headers=SSE, chunks=[b": ping\n\n", asyncio.Event()])
     resumed = (Expect("GET", headers={"last-event-id": "7"}), quiet)
     told = (Expect("POST", asks("notifications/cancelled")), ScriptedAnswer(202))
-    serving = Serving(*opening(), call(2, poll), resumed, told)
+    serving = Serving(*opening(), call(2, POLL), resumed, told)
     with pytest.raises(UpstreamSilent, match=r"no message for 0\.2 s"):
         await serving.sessions.call(ANN, "save", {})
     await serving.played()
@@ -363,11 +362,10 @@ async def test_a_stream_that_an_answer_is_put_off_to_takes_time_of_its_call(meth
     """Whatever the server says there, the call ends at its total limit, and the server is told; a list has no such
     limit.
     """
-    poll = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\nretry: 0\ndata:\n\n"])
     chatty = ScriptedAnswer(headers=SSE, chunks=[data(CHATTER)] * 3 + [asyncio.Event()])
     resumed = (Expect("GET", headers={"last-event-id": "7"}), chatty)
     told = (Expect("POST", asks("notifications/cancelled")), ScriptedAnswer(202))
-    serving = Serving(*opening(), (Expect("POST", asks(method)), poll), resumed, told)
+    serving = Serving(*opening(), (Expect("POST", asks(method)), POLL), resumed, told)
     total = ReadLimit(0.1, "core.defaults.tool_call_total_seconds")
     serving.relaying.server.timeouts = Timeouts(tool_call=60.0, request=0.2, total=total)
     if method == "tools/list":
