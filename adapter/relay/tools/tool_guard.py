@@ -71,12 +71,14 @@ class ToolGuard:
         self._watches = pinning.mode != "off" or by_content
         self._cache = baselines.cache
         self._reader = CatalogueReader(lists, self._cache, definitions)
-        self._judge = CatalogueJudge(baselines, lists, self._reader, runtime.log, self._found_drift)
+        self._judge = CatalogueJudge(
+            baselines, lists, self._reader, runtime.log, partial(self._count, "found")
+        )
         self._is_hidden = lru_cache(VARIANTS)(hidden)
         self._deferred = DeferredPins(self._judge, baselines, runtime)
         self.sees: Sees | None = None
-        self.on_drift: Callable[[str, str], None] | None = None
-        """Is told of the mode of pinning and of what was done about drift; None where nobody counts."""
+        self.on_drift: Callable[[str, str], None] = _uncounted
+        """Is told of the mode of pinning and of what was done about drift."""
 
     def changed(self) -> None:
         """See CallGuard."""
@@ -152,9 +154,8 @@ class ToolGuard:
             return drift
         return drift.within(partial(self.sees, call))
 
-    def _found_drift(self) -> None:
-        if self.on_drift is not None:
-            self.on_drift(self._pinning.mode, "found")
+    def _count(self, action: str) -> None:
+        self.on_drift(self._pinning.mode, action)
 
     def _refuses(self, name: str) -> bool:
         if self._lists.unread and self._lists.refuses(name):
@@ -171,8 +172,7 @@ class ToolGuard:
         ends = ends and await self._baselines.begins_anew_with_session(call)
         if ends and call.origin.session is not None:
             await self._revoke(call.origin.session, sentence(found))
-        if self.on_drift is not None:
-            self.on_drift(self._pinning.mode, "session_ended" if ends else "refused")
+        self._count("session_ended" if ends else "refused")
         advice = "Send initialize again to start from them." if ends else "An operator has to accept them."
         return CatalogueDrifted(f"{sentence(found)} {advice}", data={"drift": as_data(found)})
 
@@ -284,6 +284,10 @@ class ToolGuard:
         if drift is None:
             return page.pieces
         raise await self._refusal(call, drift)
+
+
+def _uncounted(_mode: str, _action: str) -> None:
+    """Count nothing."""
 
 
 def _seen(names: Set[str], sees: Callable[[str], bool]) -> Piecewise[frozenset[str]]:

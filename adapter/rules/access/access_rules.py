@@ -203,10 +203,6 @@ class AccessRules:
         """The decisions for this caller."""
         return self._view(tuple(place for place, rule in enumerate(self._rules) if rule.concerns(caller)))
 
-    def allows(self, caller: Caller, kind: OfferKind, name: str) -> bool:
-        """Tell whether this caller may see and use what has this kind and name."""
-        return self.view(caller).allows(kind, name)
-
     def noted(self, view: AccessView) -> list[Any]:
         """A JSON value by which ``restored`` finds the view again, also in another process."""
         return [self._digest, *view.places]

@@ -59,10 +59,6 @@ class Breaker:
     start_cooldown: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.failure_threshold < 1 or self.half_open_probes < 1 or self.open_cooldown < 0:
-            raise ValueError(
-                "a breaker needs a threshold and probes of at least 1, and no negative cool-down"
-            )
         self._cooldown = (
             self.open_cooldown
             if self.start_cooldown is None

@@ -44,7 +44,7 @@ def test_without_a_rule_nothing_is_allowed() -> None:
     """Rules that concern others allow a caller nothing, and so does no rule at all."""
     rules = AccessRules([tools("*", principals=frozenset({"carol"}))])
     for each in (rules, AccessRules([])):
-        assert not each.allows(ALICE, TOOL, "read")
+        assert not each.view(ALICE).allows(TOOL, "read")
         assert not each.view(ALICE).uses_tools
 
 
@@ -57,11 +57,11 @@ def test_rules_add_up_and_deny_wins() -> None:
             AccessRule(deny=patterns("*_secret")),
         ]
     )
-    assert rules.allows(ALICE, TOOL, "read_file")
-    assert rules.allows(ALICE, TOOL, "write_file")
-    assert not rules.allows(BOB, TOOL, "write_file")
-    assert not rules.allows(ALICE, TOOL, "read_secret")
-    assert not rules.allows(ALICE, TOOL, "READ_SECRET")
+    assert rules.view(ALICE).allows(TOOL, "read_file")
+    assert rules.view(ALICE).allows(TOOL, "write_file")
+    assert not rules.view(BOB).allows(TOOL, "write_file")
+    assert not rules.view(ALICE).allows(TOOL, "read_secret")
+    assert not rules.view(ALICE).allows(TOOL, "READ_SECRET")
     assert rules.view(ALICE).denies(TOOL, "any_SECRET")
     assert rules.view(ALICE).denies(TOOL, "x\0")
 
@@ -171,16 +171,18 @@ ISSUER = "https://login.example.org"
 def test_people_who_are_shown_alike_have_rules_of_their_own(named: str, other: str) -> None:
     """A rule is for the exact value of the claim, however much of it is shown."""
     rules = AccessRules([tools("*", principals=frozenset({f"{named}@{ISSUER}"}))])
-    assert rules.allows(Caller(token_principal(ISSUER, named)), TOOL, "read")
-    assert not rules.allows(Caller(token_principal(ISSUER, other)), TOOL, "read")
-    assert not rules.allows(Caller(token_principal(f"{ISSUER}/b", named)), TOOL, "read")
+    assert rules.view(Caller(token_principal(ISSUER, named))).allows(TOOL, "read")
+    assert not rules.view(Caller(token_principal(ISSUER, other))).allows(TOOL, "read")
+    assert not rules.view(Caller(token_principal(f"{ISSUER}/b", named))).allows(TOOL, "read")
 
 
 def test_a_rule_may_name_a_principal_as_the_audit_log_does() -> None:
     """With its digest, where the value is too long or cannot be written."""
     principal = token_principal(ISSUER, "x" * 200)
-    assert AccessRules([tools("*", principals=frozenset({principal}))]).allows(
-        Caller(principal), TOOL, "read"
+    assert (
+        AccessRules([tools("*", principals=frozenset({principal}))])
+        .view(Caller(principal))
+        .allows(TOOL, "read")
     )
 
 
@@ -201,9 +203,9 @@ def test_a_denied_place_is_denied_in_all_spellings(uri: str) -> None:
     """Whatever a server may leave out of account in a URI."""
     denied = patterns("file:///payroll/*", "file:///secret.txt", "https://host.example/private/*")
     rules = AccessRules([AccessRule(allow=AllowPatterns(resources=patterns("*")), deny=denied)])
-    assert not rules.allows(BOB, RESOURCE, uri)
+    assert not rules.view(BOB).allows(RESOURCE, uri)
     for other in ("file:///home/payroll/b?x", "file:///secret.text", "https://host.example:8443/private/b"):
-        assert rules.allows(BOB, RESOURCE, other)
+        assert rules.view(BOB).allows(RESOURCE, other)
 
 
 def test_reprs_show_numbers_of_rules_only() -> None:
@@ -222,16 +224,18 @@ def test_another_rule_only_adds_and_another_deny_only_takes(
 ) -> None:
     """Adding what is allowed hides nothing, and adding what is denied shows nothing, whatever stands there."""
     rules = [tools(*allowed, deny=tuple(denied))]
-    now = AccessRules(rules).allows(BOB, TOOL, name)
-    assert AccessRules([*rules, tools(more)]).allows(BOB, TOOL, name) >= now
-    assert AccessRules([*rules, AccessRule(deny=patterns(more))]).allows(BOB, TOOL, name) <= now
+    now = AccessRules(rules).view(BOB).allows(TOOL, name)
+    assert AccessRules([*rules, tools(more)]).view(BOB).allows(TOOL, name) >= now
+    assert AccessRules([*rules, AccessRule(deny=patterns(more))]).view(BOB).allows(TOOL, name) <= now
 
 
 @given(st.lists(NAMES, max_size=4), NAMES)
 def test_order_does_not_matter(allowed: list[str], name: str) -> None:
     """The same rules in another order decide the same."""
     rules = [tools(each) for each in allowed]
-    assert AccessRules(rules).allows(BOB, TOOL, name) == AccessRules(rules[::-1]).allows(BOB, TOOL, name)
+    assert AccessRules(rules).view(BOB).allows(TOOL, name) == AccessRules(rules[::-1]).view(BOB).allows(
+        TOOL, name
+    )
 
 
 # --- answers for what a caller may not see, or what is not there -----------------------------------------------
