@@ -26,8 +26,8 @@ from adapter.rules.access.access_rules import (
     unknown_tool,
 )
 from adapter.rules.access.principals import Caller
-from adapter.rules.access.visible_lists import SHAPES, ListRefused, names_listed, visible_list
-from adapter.rules.tools.lists import next_cursor
+from adapter.rules.access.visible_lists import SHAPES, names_listed, visible_list
+from adapter.rules.tools.lists import ListRefused, next_cursor
 from adapter.wire.ambiguity import leads_elsewhere, may_hold
 from adapter.wire.envelope import Envelope, Kind, dump, failure, parse, read_envelope
 from adapter.wire.spans import Replace

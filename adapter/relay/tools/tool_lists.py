@@ -18,11 +18,11 @@ from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.text.unicode import has_no_reading, reading, shown
 from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict, catalogue_piecewise
 from adapter.rules.tools.definitions import Tool
+from adapter.rules.tools.lists import ListRefused
 from adapter.rules.tools.tool_pages import (
     BOUNDS,
     ListLimits,
     NoTools,
-    PageRefused,
     PageRules,
     PolicyNote,
     ToolPage,
@@ -249,7 +249,7 @@ class ToolLists:
     async def _read(self, response: bytes, split: SplitResponse, *, first: bool) -> Listed | NoTools:
         try:
             page = await in_turns(read_page(response, self._rules, first=first))
-        except PageRefused as error:
+        except ListRefused as error:
             raise UpstreamBroken(f"The upstream server's list of tools {error}.") from None
         if isinstance(page, NoTools):
             return page

@@ -13,28 +13,17 @@ import orjson
 
 from adapter.errors import BadJson
 from adapter.rules.access.access_rules import OfferKind
-from adapter.rules.tools.lists import MOST_ITEMS, Entries
-from adapter.wire.ambiguity import doubt_of_answer, stands_twice
+from adapter.rules.tools.lists import MOST_ITEMS, PRIVATE, Entries, ListRefused, certain_outline
+from adapter.wire.ambiguity import stands_twice
 from adapter.wire.envelope import parse
 from adapter.wire.names import Names
-from adapter.wire.outline import Outline, TooManyItems, outline
+from adapter.wire.outline import Outline
 from adapter.wire.piecewise import Piecewise, one_piece
-from adapter.wire.spans import Insert
 
 LARGEST_ENTRY = 1 << 20
 """Bytes of an entry that is looked into; a larger one is left out."""
 
-LONGEST_REST = 1 << 20
-"""Bytes of a response beside its list."""
-
-_PRIVATE = Insert(("result", "cacheScope"), b'"private"')
-"""The mark of a list that nobody may share (MCP 2026-07-28, caching)."""
-
 _EACH = 64
-
-
-class ListRefused(Exception):
-    """A list that cannot be reduced; ``str(error)`` says why."""
 
 
 class ListShape(NamedTuple):
@@ -84,7 +73,7 @@ def visible_list(
             entries.drop()
         if place % _EACH == 0:
             yield None
-    return entries.written([_PRIVATE] if modern else [])
+    return entries.written([PRIVATE] if modern else [])
 
 
 def names_listed(response: bytes, kind: OfferKind) -> Piecewise[frozenset[str] | None]:
@@ -101,20 +90,10 @@ def names_listed(response: bytes, kind: OfferKind) -> Piecewise[frozenset[str] |
 
 
 def _outline(response: bytes, kind: OfferKind) -> Piecewise[Outline | None]:
-    key = SHAPES[kind].key
-    try:
-        found = yield from outline(response, key, MOST_ITEMS)
-    except TooManyItems:
-        raise ListRefused(f"has more than {MOST_ITEMS} entries") from None
-    rest = response if found is None else found.rest(response)
-    if len(rest) > LONGEST_REST:
-        raise ListRefused(f"has more than {LONGEST_REST} bytes besides its entries")
-    message = yield from one_piece(partial(parse, rest), len(rest))
+    key, names = SHAPES[kind].key, _OF_RESULT[kind]
+    found, message = yield from certain_outline(response, key, names, MOST_ITEMS, "entries")
     if found is None or not isinstance(message, dict):
         raise ListRefused("is not a response")
-    doubt = yield from one_piece(partial(doubt_of_answer, rest, _OF_RESULT[kind]), len(rest))
-    if doubt is not None:
-        raise ListRefused(f"can be read in two ways: {doubt.removesuffix('.')}")
     return None if found.list_at is None else found
 
 

@@ -11,7 +11,9 @@ from functools import partial
 from itertools import chain
 from typing import Any, overload
 
+from adapter.wire.ambiguity import doubt_of_answer
 from adapter.wire.envelope import dump, parse
+from adapter.wire.names import Names
 from adapter.wire.outline import Outline, TooManyItems, member, outline, responds
 from adapter.wire.piecewise import Piecewise, one_piece
 from adapter.wire.scan import Span
@@ -21,6 +23,16 @@ METHOD_NOT_FOUND = -32601
 
 MOST_ITEMS = 100_000
 """Items of one page of a list that are looked at."""
+
+LONGEST_REST = 1 << 20
+"""Bytes of a page beside its list."""
+
+PRIVATE = Insert(("result", "cacheScope"), b'"private"')
+"""The mark of a list for one scope alone, which nobody may share (MCP 2026-07-28, caching)."""
+
+
+class ListRefused(Exception):
+    """A page of a list that is not read to its end; ``str(error)`` says why."""
 
 
 def announced(response: bytes, *, tools: bool, resources: bool, changing: bool) -> bytes:
@@ -66,7 +78,8 @@ def ended_with(
     ]
     if cursor is not None:
         edits.append(Insert(("result", "nextCursor"), dump(cursor)))
-    return edit(response, [*edits, *_kept_private(modern=modern)])
+    # What was added is for this scope alone.
+    return edit(response, [*edits, PRIVATE] if modern else edits)
 
 
 def next_cursor(response: bytes) -> str | None:
@@ -102,11 +115,6 @@ def _result(response: bytes) -> dict[str, Any] | None:
     message = parse(response)
     result = message.get("result") if isinstance(message, dict) else None
     return result if isinstance(result, dict) else None
-
-
-def _kept_private(*, modern: bool) -> list[Edit]:
-    """The edits that make a list private (MCP 2026-07-28, caching): what was added is for this scope alone."""
-    return [Insert(("result", "cacheScope"), b'"private"')] if modern else []
 
 
 class Entries:
@@ -155,6 +163,28 @@ class Entries:
         assert place is not None, "the list is there"
         tail = response[end : outline.list_at[1]]
         return b"".join((rest[: place[0]], *self._pieces, tail, rest[place[1] :]))
+
+
+def certain_outline(
+    response: bytes, key: str, names: Names, most: int, things: str
+) -> Piecewise[tuple[Outline | None, Any]]:
+    """The outline of a page with a list of ``things``, at most so many, and the message beside the list.
+
+    Raises BadJson, and ListRefused for what is too large, or what another reader may read otherwise.
+    """
+    try:
+        found = yield from outline(response, key, most)
+    except TooManyItems:
+        raise ListRefused(f"has more than {most} {things}") from None
+    rest = response if found is None else found.rest(response)
+    if len(rest) > LONGEST_REST:
+        raise ListRefused(f"has more than {LONGEST_REST} bytes besides its {things}")
+    message = yield from one_piece(partial(parse, rest), len(rest))
+    if isinstance(message, dict):
+        doubt = yield from one_piece(partial(doubt_of_answer, rest, names), len(rest))
+        if doubt is not None:
+            raise ListRefused(f"can be read in two ways: {doubt.removesuffix('.')}")
+    return found, message
 
 
 # --- long lists -----------------------------------------------------------------------------------------------

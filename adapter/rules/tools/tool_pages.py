@@ -19,17 +19,13 @@ from adapter.rules.text.unicode import reading
 from adapter.rules.tools.definitions import Tool, is_doubtful, read_tool
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import warned
-from adapter.rules.tools.lists import Entries, says_no_such_method
+from adapter.rules.tools.lists import PRIVATE, Entries, ListRefused, certain_outline, says_no_such_method
 from adapter.rules.tools.visibility import ShapeTool
-from adapter.wire.ambiguity import doubt_of_answer
 from adapter.wire.envelope import dump, parse
 from adapter.wire.names import RESULT, TOOL
-from adapter.wire.outline import Outline, TooManyItems, member, outline
+from adapter.wire.outline import Outline, member
 from adapter.wire.piecewise import Piecewise, one_piece
 from adapter.wire.spans import Insert, edit
-
-LONGEST_REST = 1 << 20
-"""Bytes of a page beside its tools."""
 
 DEEPEST = 1000
 """Levels of nesting of a definition that are read; usual definitions have fewer than ten."""
@@ -37,14 +33,7 @@ DEEPEST = 1000
 _EACH = 256
 _LONGEST_NAME = 1 << 16
 
-_PRIVATE = Insert(("result", "cacheScope"), b'"private"')
-"""The mark of a list for one scope alone, which nobody may share (MCP 2026-07-28, caching)."""
-
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|([\[{]++)|([\]}]++)', re.DOTALL)
-
-
-class PageRefused(Exception):
-    """A page that is not read to its end; ``str(error)`` says why."""
 
 
 class ListLimits(NamedTuple):
@@ -124,21 +113,11 @@ class NoTools:
 
 
 def read_page(response: bytes, rules: PageRules, *, first: bool) -> Piecewise[ToolPage | NoTools]:
-    """The upstream's response to ``tools/list``, shaped. Raises BadJson, PageRefused."""
+    """The upstream's response to ``tools/list``, shaped. Raises BadJson, ListRefused."""
     limits = rules.limits
     if len(response) > limits.page:
-        raise PageRefused(f"has a page of more than {limits.page} bytes")
-    try:
-        found = yield from outline(response, "tools", limits.tools)
-    except TooManyItems:
-        raise PageRefused(f"has more than {limits.tools} tools") from None
-    rest = response if found is None else found.rest(response)
-    if len(rest) > LONGEST_REST:
-        raise PageRefused(f"has more than {LONGEST_REST} bytes besides its tools")
-    message = yield from one_piece(partial(parse, rest), len(rest))
-    doubt = yield from one_piece(partial(_doubt, message, rest), len(rest))
-    if doubt is not None:
-        raise PageRefused(f"can be read in two ways: {doubt.removesuffix('.')}")
+        raise ListRefused(f"has a page of more than {limits.page} bytes")
+    found, message = yield from certain_outline(response, "tools", RESULT, limits.tools, "tools")
     if found is None or found.list_at is None:
         return NoTools(says_no_such_method(message))
     entries = PageEntries()
@@ -159,7 +138,7 @@ def write_page(page: ToolPage, texts: Sequence[bytes | None], *, private: bool) 
             entries.keep(span, text)
         if place % _EACH == 0:
             yield None
-    return entries.written([_PRIVATE] if private else [])
+    return entries.written([PRIVATE] if private else [])
 
 
 def warned_texts(page: ToolPage, drift: Drift) -> Piecewise[list[bytes | None]]:
@@ -253,11 +232,6 @@ def _hidden(raw: bytes, name: str, why: str, *, unread: bool = False) -> _Entry:
 
 def _key(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
-
-
-def _doubt(message: object, rest: bytes) -> str | None:
-    """A sentence on another reading of the message beside the tools, None if there is only one."""
-    return doubt_of_answer(rest, RESULT) if isinstance(message, dict) else None
 
 
 def _is_too_deep(raw: bytes) -> bool:

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from adapter.errors import BadJson
 from adapter.rules.tools.drift import Change, Drift
+from adapter.rules.tools.lists import LONGEST_REST, ListRefused
 from adapter.rules.tools.tool_pages import (
     BOUNDS,
     DEEPEST,
-    LONGEST_REST,
     ListLimits,
     NoTools,
-    PageRefused,
     PageRules,
     ToolPage,
     allowed_texts,
@@ -125,7 +124,7 @@ def test_what_stands_where_makes_no_difference() -> None:
 )
 def test_a_list_that_can_be_read_in_two_ways_is_refused(text: bytes) -> None:
     """Nobody knows which of them a client reads."""
-    with pytest.raises(PageRefused, match="can be read in two ways: "):
+    with pytest.raises(ListRefused, match="can be read in two ways: "):
         at_once(read_page(text % PLAIN, PageRules(keeps), first=True))
 
 
@@ -235,7 +234,7 @@ def test_a_server_may_know_no_tools() -> None:
 )
 def test_pages_have_bounds(text: bytes, why: str) -> None:
     """What is beyond them is refused with the reason, before any tool is looked into."""
-    with pytest.raises(PageRefused, match=re.escape(why)):
+    with pytest.raises(ListRefused, match=re.escape(why)):
         timed(read_page(text, PageRules(keeps), first=True))
 
 
