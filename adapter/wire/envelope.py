@@ -20,6 +20,9 @@ from adapter.wire.names import VERSION_KEY
 from adapter.wire.scan import has_more_values
 from adapter.wire.trace_context import ABSENT, NO_META, TRACEPARENT, short_text
 
+METHOD_NOT_FOUND, INVALID_PARAMS = -32601, -32602
+"""Codes of JSON-RPC 2.0, "Error object"."""
+
 LONGEST_ID = 1024
 """Characters of an id: it stands in every answer, and is remembered while one is waited for."""
 

@@ -18,7 +18,7 @@ from adapter.edge.http.request import Extra, Request, query_of
 from adapter.edge.http.response import CallStream, begin_stream, send
 from adapter.errors import AdapterError, LimitReached, Unauthorized, UpstreamBroken
 from adapter.relay.background import in_turns
-from adapter.relay.http_api.callers import METHOD_NOT_FOUND, Who
+from adapter.relay.http_api.callers import Who
 from adapter.relay.http_api.dialogue import ReplyAddress
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused
 from adapter.rules.calls.tool_api import (
@@ -30,6 +30,7 @@ from adapter.rules.calls.tool_api import (
     value_body,
     value_list,
 )
+from adapter.wire.envelope import METHOD_NOT_FOUND
 
 _NOT_THERE = (-32002, -32602, METHOD_NOT_FOUND)
 """What servers answer who have not this prompt or resource, or none at all."""

@@ -21,13 +21,12 @@ from adapter.relay.stages import CALL, Call, Gate, Stage, Stages
 from adapter.rules.results.tool_results import is_task, rpc_result
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.wire.ambiguity import doubt_of_answer
-from adapter.wire.envelope import dump, error_response, parse
+from adapter.wire.envelope import INVALID_PARAMS, dump, error_response, parse
 from adapter.wire.names import repeats_a_key
 from adapter.wire.spans import Drop, Insert, Replace, edit
 
 RESTARTED = "The adapter restarted while this call ran, so its result cannot be shown. Call the tool again."
 
-INVALID_PARAMS = -32602
 NO_OBJECT = "The arguments of a tool must be an object."
 
 

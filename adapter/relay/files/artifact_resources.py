@@ -16,11 +16,12 @@ from adapter.files.port import FileStore
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_urls import Links
 from adapter.relay.stages import Call, Stage, asked_cursor
+from adapter.rules.access.access_rules import NOT_FOUND_LEGACY, NOT_FOUND_MODERN
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.media_types import is_text
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.tools.lists import ended_with, has_no_such_method, next_cursor
-from adapter.wire.envelope import error_response
+from adapter.wire.envelope import INVALID_PARAMS, error_response
 from adapter.wire.signed_urls import artifact_uri, parse_artifact
 
 
@@ -39,11 +40,6 @@ PAGE = 100
 
 CURSOR = "adapter-artifacts:"
 """How cursors of the adapter's own begin; when the artifact came that the page starts behind, and its id, follow."""
-
-INVALID_PARAMS = -32602
-
-NOT_FOUND_LEGACY, NOT_FOUND_MODERN = -32002, INVALID_PARAMS
-"""The code of an unknown resource, which MCP 2026-07-28 changed."""
 
 TTL_MS = 0
 """How long a modern client may keep what is listed and read here: artifacts come and go at any time."""

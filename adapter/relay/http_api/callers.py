@@ -15,10 +15,9 @@ from adapter.relay.sessions.inner_client import ACCEPT, MODERN_VERSION
 from adapter.rules.access.headers import missing, to_upstream
 from adapter.rules.access.principals import ANONYMOUS, Caller, party_of
 from adapter.rules.tools.lists import long_response
-from adapter.wire.envelope import dump, envelope_of, parse, response_in
+from adapter.wire.envelope import METHOD_NOT_FOUND, dump, envelope_of, parse, response_in
 from adapter.wire.eras import Era, encode_mirror
 
-METHOD_NOT_FOUND = -32601
 NO_INPUT = "The tool asks for more input, which a call over HTTP cannot give."
 
 Message = dict[str, Any]

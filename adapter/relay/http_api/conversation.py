@@ -35,7 +35,6 @@ from adapter.relay.exchange import (
 )
 from adapter.relay.http_api.callers import (
     INITIALIZED,
-    METHOD_NOT_FOUND,
     Asks,
     KeptSession,
     Message,
@@ -62,6 +61,7 @@ from adapter.relay.sessions.inner_client import (
 )
 from adapter.rules.access.visible_lists import SHAPES
 from adapter.upstream.port import header, silent, until
+from adapter.wire.envelope import METHOD_NOT_FOUND
 from adapter.wire.eras import Era
 from adapter.wire.sse import SseReader
 

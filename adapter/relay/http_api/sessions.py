@@ -17,7 +17,7 @@ from adapter.relay.background import BackgroundTasks, in_turns
 from adapter.relay.call.dispatch import CLOSE_SECONDS
 from adapter.relay.exchange import Exchanges
 from adapter.relay.http_api.caller_session import IDLE, SWEPT, TOLD, CallerKey, CallerSession, SessionRows
-from adapter.relay.http_api.callers import METHOD_NOT_FOUND, KeptSession, ToolRefused, Who
+from adapter.relay.http_api.callers import KeptSession, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.http_api.dialogue import Dialogue, Hear, ReplyAddress
 from adapter.relay.param_headers import mirrored
@@ -26,7 +26,7 @@ from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
 from adapter.rules.access.principals import party_of
 from adapter.rules.access.sessions import session_key
 from adapter.rules.tools.lists import MOST_ITEMS, LongList
-from adapter.wire.envelope import dump
+from adapter.wire.envelope import METHOD_NOT_FOUND, dump
 from adapter.wire.eras import Era
 from adapter.wire.piecewise import Piecewise
 

@@ -22,6 +22,7 @@ from adapter.relay.replies import (
 )
 from adapter.relay.sessions.fan_out import FanOut
 from adapter.rules.access.shared_sessions import MANY, ServerRequests, SharedRecord, belongs
+from adapter.rules.tools.lists import has_no_such_method
 from adapter.settings.core import UpstreamConnections
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, WholeReply, header
 from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse, read_envelope
@@ -49,8 +50,6 @@ LARGEST = 4 << 20
 
 MOST_VALUES = 100_000
 """Values of such a message: to parse them takes some ten milliseconds."""
-
-METHOD_NOT_FOUND = -32601
 
 _OF_THE_CLIENT = frozenset({"mcp-session-id", "content-encoding"})
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
@@ -168,7 +167,7 @@ class SharedSession:
         found = asked_id(response.id)
         if found is None or not self._is_of(found, member):
             return None
-        refused = response.failed and await apart(response.body, partial(_refuses, response.body))
+        refused = response.failed and await apart(response.body, partial(has_no_such_method, response.body))
         if not self._requests.answer(found.id, refused=refused):
             return None
         if found.tag == EVERYBODY:
@@ -299,9 +298,3 @@ def _withdrawn(number: str) -> bytes:
     """The notification that another client has answered a request."""
     params = {"requestId": number, "reason": "Another client has answered."}
     return dump({"jsonrpc": "2.0", "method": CANCELLED, "params": params})
-
-
-def _refuses(response: bytes) -> bool:
-    """Tell whether a client says that it cannot answer a request of this kind at all."""
-    error = parse(response).get("error")
-    return isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND

@@ -29,15 +29,13 @@ from adapter.rules.tools.code_mode import (
     unfold,
 )
 from adapter.rules.tools.search import Index, SearchHit, index_of, one_line
-from adapter.wire.envelope import Envelope, dump, error_response, parse, read_envelope
+from adapter.wire.envelope import INVALID_PARAMS, Envelope, dump, error_response, parse, read_envelope
 from adapter.wire.eras import encode_mirror
 from adapter.wire.piecewise import one_piece
 from adapter.wire.spans import Insert, edit
 
 KEPT = 4
 """Catalogues whose index is kept; most servers have one for all."""
-
-INVALID_PARAMS = -32602
 
 ReadTools = Callable[[Call], Awaitable[Offered]]
 

@@ -17,7 +17,7 @@ from adapter.errors import ToolUnknown
 from adapter.rules.access.principals import Caller, is_of_token, name_of, principals_named
 from adapter.rules.text.expressions import NamePattern, name_reading, uri_part_reading, uri_reading
 from adapter.rules.text.unicode import shown
-from adapter.wire.envelope import error_response
+from adapter.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, error_response
 
 KEPT_VIEWS = 256
 """Combinations of rules of which the views are kept."""
@@ -224,8 +224,6 @@ def _written(rule: AccessRule) -> str:
 
 # --- names that are not there, or that the caller may not see: the same bytes for both -------------------------
 
-
-METHOD_NOT_FOUND, INVALID_PARAMS = -32601, -32602
 
 NOT_FOUND_LEGACY, NOT_FOUND_MODERN = -32002, INVALID_PARAMS
 """The code of an unknown resource, which MCP 2026-07-28 changed."""

@@ -12,14 +12,12 @@ from itertools import chain
 from typing import Any, overload
 
 from adapter.wire.ambiguity import doubt_of_answer
-from adapter.wire.envelope import dump, parse
+from adapter.wire.envelope import METHOD_NOT_FOUND, dump, parse
 from adapter.wire.names import Names
 from adapter.wire.outline import Outline, TooManyItems, member, outline, responds
 from adapter.wire.piecewise import Piecewise, one_piece
 from adapter.wire.scan import Span
 from adapter.wire.spans import Edit, Insert, edit, find, items
-
-METHOD_NOT_FOUND = -32601
 
 MOST_ITEMS = 100_000
 """Items of one page of a list that are looked at."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.port import Headers
-from adapter.wire.envelope import dump, error_response
+from adapter.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, dump, error_response
 from adapter.wire.eras import Era
 
 JSON = SharedFields([("Content-Type", "application/json")])
@@ -19,8 +19,6 @@ JSON = SharedFields([("Content-Type", "application/json")])
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 INVALID_REQUEST = -32600
-INVALID_PARAMS = -32602
-METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
 UNSUPPORTED_VERSION = -32022
 

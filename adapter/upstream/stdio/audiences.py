@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from adapter.rules.calls.arguments import annotated, check_parameters
-from adapter.upstream.local.messages import METHOD_NOT_FOUND
 from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.stdio.conversation import ChildConversation
-from adapter.wire.envelope import Envelope, Kind, dump, error_response, parse
+from adapter.wire.envelope import METHOD_NOT_FOUND, Envelope, Kind, dump, error_response, parse
 from adapter.wire.line_messages import LineMessage, RpcId
 
 LOGGED = "notifications/message"

@@ -13,7 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import SessionUnknown
 from adapter.settings.servers.server import UpstreamSettings
 from adapter.upstream.local.correlation import BOUNDS
-from adapter.upstream.local.messages import METHOD_NOT_FOUND, LocalAnswer, RpcRefused, result
+from adapter.upstream.local.messages import LocalAnswer, RpcRefused, result
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
@@ -27,7 +27,7 @@ from adapter.upstream.stdio.conversation import (
 )
 from adapter.upstream.stdio.processes import SPARE, Processes
 from adapter.upstream.stdio.shared import ManySessions
-from adapter.wire.envelope import Envelope
+from adapter.wire.envelope import METHOD_NOT_FOUND, Envelope
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import LineMessage, agreed_version
 
