@@ -1,4 +1,4 @@
-"""``connectors``, ``context``, ``validation`` and ``presenters``: the stages of tool calls, beyond a single tool."""
+"""``connectors``, ``context`` and ``presenters``: the stages of tool calls, beyond a single tool."""
 
 from __future__ import annotations
 
