@@ -85,10 +85,6 @@ class FileIndex:
 
     # --- scopes -----------------------------------------------------------------------------------------------
 
-    def scope(self, scope_id: str) -> ScopeFiles | None:
-        """The scope as it is known, None for one that is not."""
-        return self.scopes.get(scope_id)
-
     def is_fresh(self, scope_id: str) -> bool:
         """Tell whether the scope can be used without a look at the store, and note that it is used."""
         scope = self.scopes.get(scope_id)

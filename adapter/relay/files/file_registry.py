@@ -96,7 +96,7 @@ class FileRegistry:
 
     def used(self, scope_id: str) -> int:
         """Bytes of the files that the scope holds, as they are known here: ``list`` and ``find`` come first."""
-        scope = self._index.scope(scope_id)
+        scope = self._index.scopes.get(scope_id)
         return 0 if scope is None else scope.size
 
     async def scopes(self, most: int) -> list[Scope]:
@@ -355,11 +355,9 @@ class FileRegistry:
 
     async def drop(self, record: FileRecord) -> None:
         """Hold this file no longer, whoever uses it. Harmless when it is gone. Raises StoreUnavailable."""
-
-        async def choose() -> Records:
-            return [record] if self._index.get(record.key) is not None else []
-
-        await self._transactions.put_out(record.scope, choose)
+        await self._transactions.put_out(
+            record.scope, lambda scope: [record] if record.key in scope.records else []
+        )
 
     async def drop_scope(self, scope_id: str) -> None:
         """The scope has ended: hold nothing of it, and let nothing in that is on its way. Raises StoreUnavailable."""

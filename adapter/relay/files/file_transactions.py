@@ -96,8 +96,8 @@ class _Taken(NamedTuple):
 
 Release = Callable[[], None]
 
-Choice = Callable[[], Awaitable[Sequence[FileRecord]]]
-"""Names the files that go, of a scope as it is known just then."""
+Choice = Callable[[ScopeFiles], Sequence[FileRecord]]
+"""Names the files that go, of a scope as it is just then."""
 
 
 class FileTransactions:
@@ -254,12 +254,10 @@ class FileTransactions:
     async def _give_back(self, taken: _Taken) -> None:
         """Whoever brought these files went away before being told that they are held."""
         records = [arrival.record for arrival in taken.arrivals]
-
-        async def choose() -> Sequence[FileRecord]:
-            return [record for record in records if self._index.get(record.key) is not None]
-
         try:
-            await self._put_out(records[0].scope, choose)
+            await self._put_out(
+                records[0].scope, lambda scope: [each for each in records if each.key in scope.records]
+            )
         except StoreUnavailable:
             self._log.warning("files that nobody knows of stay until they expire, because the store failed")
         await self._take_back(taken.unspend)
@@ -294,18 +292,13 @@ class FileTransactions:
 
     async def _put_out_over(self, scope_id: str) -> None:
         await self._scopes.confirm(scope_id)
-        over = self._index.over(scope_id)
+        is_over, over = self._index.is_over, self._index.over(scope_id)
         if over and self._scopes.is_shared:
             await self._scopes.read(scope_id)  # others may have used them since
-
-        async def choose() -> Sequence[FileRecord]:
-            return [record for record in over if self._is_over(record)]
-
         if over:
-            await self._put_out(scope_id, choose)
-
-    def _is_over(self, record: FileRecord) -> bool:
-        return self._index.get(record.key) is not None and self._index.is_over(record)
+            await self._put_out(
+                scope_id, lambda scope: [each for each in over if each.key in scope.records and is_over(each)]
+            )
 
     async def put_out_expired(self) -> None:
         """Hold nothing longer whose time is over, whosever it is. Raises StoreUnavailable."""
@@ -323,7 +316,12 @@ class FileTransactions:
         Raises QuotaReached and StorageFull where it would not help, before anything goes; StoreUnavailable.
         """
 
-        await self.put_out(scope_id, partial(self._room_for, scope_id, kind, [size], staged))
+        async def make(scope: ScopeFiles) -> None:
+            if records := await self._room_for(scope_id, kind, [size], staged):
+                await self._exchange(scope, records)
+
+        async with self._scopes.lock(scope_id):
+            await run_to_completion(self._in_turn(scope_id, make))
 
     async def put_out_scope(self, scope_id: str) -> None:
         """Hold nothing of a scope, and leave nothing of it on disk. Raises StoreUnavailable."""
@@ -331,13 +329,13 @@ class FileTransactions:
             await run_to_completion(self._put_out_scope(scope_id))
 
     async def _put_out_scope(self, scope_id: str) -> None:
-        async def choose() -> Sequence[FileRecord]:
-            self._index.open_scope(scope_id).ended = True
-            return self._index.all_of(scope_id)
+        def everything(scope: ScopeFiles) -> Sequence[FileRecord]:
+            scope.ended = True
+            return list(scope.records.values())
 
         if not self._scopes.is_empty(scope_id):
-            await self._put_out(scope_id, choose)
-            scope = self._index.scope(scope_id)
+            await self._put_out(scope_id, everything)
+            scope = self._index.scopes.get(scope_id)
             if scope is not None and self._index.is_idle(scope):
                 self._index.scopes.pop(scope_id)
         try:
@@ -351,7 +349,7 @@ class FileTransactions:
         """Remove what is chosen. The caller has the lock of the scope."""
 
         async def chosen(scope: ScopeFiles) -> None:
-            if records := await choose():
+            if records := choose(scope):
                 await self._exchange(scope, records)
 
         await self._in_turn(scope_id, chosen)

@@ -98,7 +98,7 @@ class ScopeCache(StoreListener):
 
     def is_empty(self, scope_id: str) -> bool:
         """Tell whether the scope certainly holds nothing, without a look at the store."""
-        return self._all_known and self._index.scope(scope_id) is None
+        return self._all_known and self._index.scopes.get(scope_id) is None
 
     def lock(self, scope_id: str) -> asyncio.Lock:
         """The lock of all changes of a scope here."""
@@ -117,7 +117,7 @@ class ScopeCache(StoreListener):
             return
         if key in self._being_read:
             self._being_read[key] = True
-        if (scope := self._index.scope(key)) is not None:
+        if (scope := self._index.scopes.get(key)) is not None:
             scope.epoch = STALE
 
     def rows_unknown(self) -> None:
@@ -134,12 +134,12 @@ class ScopeCache(StoreListener):
 
     def doubt(self, scope_id: str) -> None:
         """Have the scope confirmed when it is used next: another replica may have changed it a moment ago."""
-        if (scope := self._index.scope(scope_id)) is not None:
+        if (scope := self._index.scopes.get(scope_id)) is not None:
             scope.epoch = STALE
 
     async def confirm(self, scope_id: str) -> ScopeFiles:
         """The scope as it is now. The caller has its lock. Raises as ``know`` does."""
-        scope = self._index.scope(scope_id)
+        scope = self._index.scopes.get(scope_id)
         if scope is None or scope.epoch != self._index.epoch:
             return await self._read(scope_id, anew=False)
         scope.used = True
@@ -156,7 +156,7 @@ class ScopeCache(StoreListener):
             # The head first: files that come or go behind it make the next write of the head fail.
             row = await self._store.get(HEADS, scope_id) if self.is_shared else None
             version = ABSENT if row is None else row.version
-            scope = self._index.scope(scope_id)
+            scope = self._index.scopes.get(scope_id)
             if scope is None or anew or scope.doubts or scope.version != version:
                 scope = await self._adopt(scope_id, row, await self._rows(scope_id))
             scope.epoch = STALE if self._being_read[scope_id] else epoch
@@ -172,7 +172,7 @@ class ScopeCache(StoreListener):
 
     async def _adopt(self, scope_id: str, head_row: Row | None, rows: list[Row]) -> ScopeFiles:
         holders = {} if head_row is None else _head(head_row)
-        known = self._index.scope(scope_id)
+        known = self._index.scopes.get(scope_id)
         found = self._decoded(rows)
         missing = await self._missing(found if known is None or known.doubts else {})
         if known is None:
