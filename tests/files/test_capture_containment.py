@@ -76,29 +76,6 @@ def link_component(shelf: Shelf, place: Place, depth: int, outside: Path) -> Non
 # --- at an allocated place ----------------------------------------------------------------------------------------
 
 
-async def test_what_a_tool_wrote_is_adopted(shelf: Shelf) -> None:
-    """The file at the allocated path is measured where it lies."""
-    Path(await shelf.allocate(artifact())).write_bytes(b"a picture")
-    measure = await shelf.adopt(artifact(), NO_LIMIT)
-    assert measure is not None
-    assert (measure.size, measure.head) == (9, b"a picture")
-    assert await got(shelf, artifact(), measure) == b"a picture"
-
-
-async def test_nothing_written_is_nothing_to_adopt(shelf: Shelf) -> None:
-    """A tool that wrote nothing, or elsewhere, leaves nothing to adopt."""
-    await shelf.allocate(artifact())
-    assert await shelf.adopt(artifact(), NO_LIMIT) is None
-
-
-async def test_an_artifact_over_its_limit_is_refused(shelf: Shelf) -> None:
-    """A byte over the limit is FileTooLarge, the limit itself is not."""
-    Path(await shelf.allocate(artifact())).write_bytes(b"12345")
-    with pytest.raises(FileTooLarge, match="4 bytes that a_setting allows"):
-        await shelf.adopt(artifact(), CaptureLimit(4, "a_setting"))
-    assert await shelf.adopt(artifact(), CaptureLimit(5, "a_setting")) is not None
-
-
 async def test_a_huge_file_is_not_read_to_be_refused(shelf: Shelf) -> None:
     """A sparse file of a tebibyte takes no room on the disk, and would take many minutes to hash."""
     path = Path(await shelf.allocate(artifact()))
@@ -218,16 +195,6 @@ async def test_a_file_in_a_scopes_place_stops_nobody(
     measures = await asyncio.gather(*(put(shelf, place, b"mine") for place in places))
     for place, measure in zip(places, measures, strict=True):
         assert await got(shelf, place, measure) == b"mine"
-
-
-async def test_a_second_name_of_a_file_is_refused(shelf: Shelf, outside: Path) -> None:
-    """A hard link may be to what its maker cannot read; it is nobody's own file."""
-    path = Path(await shelf.allocate(artifact()))
-    path.hardlink_to(outside / SCOPE / artifact().id / artifact().name)
-    assert await shelf.adopt(artifact(), NO_LIMIT) is None
-    assert await taken(shelf, path) is None
-    status = path.stat()
-    assert not await shelf.lend(artifact(), "c" * 32, size=status.st_size, modified=status.st_mtime_ns)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: Path(path).symlink_to("/dev/zero")])

@@ -68,17 +68,6 @@ async def test_a_small_file_is_read_when_it_is_opened(shelf: Shelf) -> None:
     assert await content_of(file) == b"as recorded"
 
 
-async def test_an_open_file_survives_its_removal(shelf: Shelf) -> None:
-    """A download that began before a file was removed ends as it would have."""
-    content = os.urandom(2 * MIB)
-    measure = await put(shelf, upload(), content)
-    file = await shelf.open_file(upload(), size=measure.size, modified=measure.modified)
-    assert file is not None
-    await shelf.remove_scope(upload().scope)
-    assert await got(shelf, upload(), measure) is None
-    assert await content_of(file) == content
-
-
 async def test_a_file_that_changed_is_not_the_recorded_one(shelf: Shelf) -> None:
     """Another size or another time of change, and the file is not opened."""
     measure = await put(shelf, artifact(), b"before")

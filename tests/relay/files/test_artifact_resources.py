@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,9 @@ from tests.relay.tooling import (
     Act,
     Tools,
     answering,
-    artifact_of,
-    producing,
     result,
     tools,
     uri_of,
-    writing,
 )
 from tests.scripted import ScriptedAnswer
 
@@ -272,12 +268,3 @@ async def test_upstreams_own_resources_of_that_scheme_are_its_own(tmp_path: Path
         assert came["result"]["contents"][0]["text"] == "theirs"
     async with tools(tmp_path, lambda request: ScriptedAnswer(chunks=[UNKNOWN_METHOD])) as one:
         assert (await one.request("resources/read", {"uri": "artifact://x"}))["error"]["code"] == -32002
-
-
-async def test_what_a_call_told_of_can_be_read(tmp_path: Path) -> None:
-    """From the result of a tool to its bytes, without a path of the store on the way."""
-    async with tools(tmp_path, writing("wörks".encode()), producing=producing()) as one:
-        uri = artifact_of(await one.call("write", '{"filename":"名前.txt"}'))["artifact_uri"]
-        came = await one.request("resources/read", {"uri": uri})
-        assert came["result"]["contents"][0]["text"] == "wörks"
-        assert str(tmp_path) not in json.dumps(came)
