@@ -2,8 +2,9 @@
 map of a cluster, the server of each partition. Failures are in the words of the catalogue here; no sentence has an
 address, a key or a password in it.
 
-redis-py's own clients were measured and rejected: a command of theirs has a connection to itself until its answer is
-there, where a link sends all commands of one turn over one, and one whose connection is lost may be sent twice.
+redis-py's own clients were measured (8.1) and rejected. A command of theirs has a connection to itself until its answer
+is there, where a link sends all commands of one turn over one: 57 µs of CPU for each of fifty at once instead of 6, and
+56 instead of 18 for one. And with them each caller waits for a server that hangs; a link tells later ones at once.
 """
 
 from __future__ import annotations
