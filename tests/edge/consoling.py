@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from adapter.relay.http_api.recent_exchanges import Recent
-from tests.edge.conftest import Adapter, merged, start_adapter
-from tests.edge.raw import Exchange, Head, RawClient, RawUpstream, result
+from tests.edge.conftest import Adapter, done, merged, start_adapter
+from tests.edge.raw import Exchange, Head, RawClient, RawUpstream, Script
 
 AGENT, VIEWER, OPERATOR, OTHER = "agent-token", "viewer-token", "operator-token", "other-operators-token"
 TOKENS = {"agent": AGENT, "viewer": VIEWER, "operator": OPERATOR, "chief": OTHER}
@@ -32,8 +32,9 @@ def tool(name: str, description: str = "Does.", **more: Any) -> Json:
 class Shop:
     """An upstream's script that offers ``tools``, which may be others any time, and runs whatever it is called for."""
 
-    def __init__(self, *tools: Json) -> None:
+    def __init__(self, *tools: Json, run: Script = done) -> None:
         self.tools = tools
+        self._run = run
 
     async def __call__(self, exchange: Exchange) -> None:
         message: Any = exchange.message
@@ -41,7 +42,7 @@ class Shop:
             listed = {"tools": list(self.tools)}
             await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": listed}))
         else:
-            await exchange.json(result(message["id"]))
+            await self._run(exchange)
 
 
 class Console(Adapter):

@@ -150,6 +150,31 @@ def in_events(*chunks: bytes) -> Script:
     return script
 
 
+def beginning(*chunks: bytes) -> Script:
+    """Answers every request with a stream of these, and with nothing more until its client has gone."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        for chunk in chunks:
+            await exchange.chunk(chunk)
+        await exchange.gone()
+
+    return script
+
+
+def in_two(go: asyncio.Event, first: bytes, second: bytes) -> Script:
+    """Answers every request with a stream of two chunks, the second of which comes at a sign."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.chunk(first)
+        await go.wait()
+        await exchange.chunk(second)
+        await exchange.end_stream()
+
+    return script
+
+
 async def silent(exchange: Exchange) -> None:
     """Answers nothing."""
     await exchange.gone()

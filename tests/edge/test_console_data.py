@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from adapter.version import VERSION
+from tests.edge.conftest import done
 from tests.edge.consoling import (
     AGENT,
     AUTH,
@@ -26,7 +27,7 @@ from tests.edge.consoling import (
     tool,
 )
 from tests.edge.filing import FORM, file_part, form, send_form
-from tests.edge.raw import Exchange, RawClient, call_body, result
+from tests.edge.raw import Exchange, RawClient, call_body
 from tests.relay.sessions.test_health_probe import PING
 
 TOPICS = (
@@ -187,9 +188,7 @@ async def test_viewers_see_their_own_sessions_and_operators_all(console: StartCo
 
     async def wait(exchange: Exchange) -> None:
         await hold.wait()
-        number = exchange.message["id"]
-        assert isinstance(number, int)
-        await exchange.json(result(number))
+        await done(exchange)
 
     mode = {"tool_definition_pinning": {"mode": "off"}}
     async with console(wait, core={"auth": AUTH, **mode}) as (up, front, agent), front.client() as viewer:

@@ -35,6 +35,24 @@ async def answer(name: str, arguments: dict[str, Any]) -> Returned:
     return says(f"{name} {arguments}"), False, "abc-123"
 
 
+def always(*returned: Any) -> Callable[..., Any]:
+    """A handler that returns this, whatever it was called with."""
+
+    async def handler(name: str, arguments: dict[str, Any]) -> Any:
+        return returned
+
+    return handler
+
+
+def raising(message: str) -> Callable[..., Any]:
+    """A handler that fails."""
+
+    async def handler(name: str, arguments: dict[str, Any]) -> Returned:
+        raise RuntimeError(message)
+
+    return handler
+
+
 @contextlib.asynccontextmanager
 async def embedded(handler: Callable[..., Any] = answer, **options: Any) -> AsyncIterator[Host]:
     """An application of these tools, with execution on unless the options say otherwise."""
@@ -61,11 +79,7 @@ async def test_e8_1_a_successful_call() -> None:
 
 async def test_e8_2_a_logical_error() -> None:
     """500 with ``isError: true``, and its trace too."""
-
-    async def fails(name: str, arguments: dict[str, Any]) -> Returned:
-        return says("no such city"), True, "t"
-
-    async with embedded(fails) as host:
+    async with embedded(always(says("no such city"), True, "t")) as host:
         response, body = await host.call("weather")
     assert response.status == 500
     assert body == {"content": says("no such city"), "isError": True, "_meta": {"_trace_id": "t"}}
@@ -97,26 +111,16 @@ async def test_e8_5_an_invalid_body() -> None:
 
 async def test_e8_6_an_exception() -> None:
     """500 with ``isError: true`` and its message as the content, and no trace."""
-
-    async def raises(name: str, arguments: dict[str, Any]) -> Returned:
-        raise RuntimeError("the weather station is closed")
-
-    async with embedded(raises) as host:
+    async with embedded(raising("the weather station is closed")) as host:
         response, body = await host.call("weather")
-    assert (response.status, body) == (
-        500,
-        {"content": says("the weather station is closed"), "isError": True},
-    )
+    assert response.status == 500
+    assert body == {"content": says("the weather station is closed"), "isError": True}
 
 
 @pytest.mark.parametrize("trace", [None, ""])
 async def test_e8_7_no_trace(trace: str | None) -> None:
     """No ``_meta`` at all."""
-
-    async def untraced(name: str, arguments: dict[str, Any]) -> Returned:
-        return says("x"), False, trace
-
-    async with embedded(untraced) as host:
+    async with embedded(always(says("x"), False, trace)) as host:
         _, body = await host.call("weather")
     assert body == {"content": says("x"), "isError": False}
 
@@ -145,14 +149,8 @@ async def test_e3_a_handler_of_three_parameters_gets_the_request() -> None:
 
 async def test_e4_what_a_handler_must_not_return_is_a_failure() -> None:
     """A defect of the host is a failed result, and its secrets stay there."""
-
-    async def wrong(name: str, arguments: dict[str, Any]) -> Any:
-        return "text"
-
-    async def leaking(name: str, arguments: dict[str, Any]) -> Any:
-        raise RuntimeError("db password=hunter2\nsecond line")
-
-    async with embedded(wrong) as host:
+    leaking = raising("db password=hunter2\nsecond line")
+    async with embedded(always("text")) as host:
         response, body = await host.call("weather")
         assert response.status == 500 and body["isError"] is True
     async with embedded(leaking) as host:
@@ -164,16 +162,12 @@ async def test_e4_what_a_handler_must_not_return_is_a_failure() -> None:
 
 async def test_e6_content_passes_through() -> None:
     """Mappings, the SDK's models and types nobody knows."""
-
-    async def mixed(name: str, arguments: dict[str, Any]) -> Returned:
-        content = [
-            TextContent(type="text", text="t"),
-            ImageContent(type="image", data="aGk=", mime_type="image/png"),
-            {"type": "hologram", "depth": 3},
-        ]
-        return content, False, None
-
-    async with embedded(mixed) as host:
+    mixed = [
+        TextContent(type="text", text="t"),
+        ImageContent(type="image", data="aGk=", mime_type="image/png"),
+        {"type": "hologram", "depth": 3},
+    ]
+    async with embedded(always(mixed, False, None)) as host:
         _, body = await host.call("weather")
     assert body["content"] == [
         {"type": "text", "text": "t"},

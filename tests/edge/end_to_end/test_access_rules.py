@@ -379,10 +379,8 @@ async def test_a_list_on_another_stream_is_reduced_too(
     listed = {"jsonrpc": "2.0", "id": 7, "result": {key: [entry_of(method, name) for name in names]}}
 
     async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
         late = exchange.head.method == "GET"
-        await exchange.chunk(event(orjson.dumps(listed), "2") if late else b"id: 1\nretry: 1\ndata:\n\n")
-        await exchange.end_stream()
+        await exchange.stream(event(orjson.dumps(listed), "2") if late else b"id: 1\nretry: 1\ndata:\n\n")
 
     fields = {"authorization": f"Bearer {BOB}"}
     body = orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": method})

@@ -18,7 +18,7 @@ from adapter.settings.section import SettingsError
 from tests.edge.company import ALICE, AUTH, BOB, RULES, StartCompany, office
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.file_tools import DOWNLOADS, FORM, TOOLS, call, form, playing, writing
-from tests.edge.raw import Exchange, call_body, event, in_json, result
+from tests.edge.raw import Exchange, beginning, call_body, event, in_json, result
 
 
 def audit(place: Path, **more: Any) -> dict[str, Any]:
@@ -117,12 +117,7 @@ async def test_a_long_answer_and_a_deferred_one(in_session: StartRoad, place: Pa
 
 async def test_who_leaves_is_on_record(in_session: StartRoad, place: Path) -> None:
     """A call whose client has gone before its answer."""
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'))
-        await exchange.gone()
-
+    script = beginning(event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'))
     async with in_session(script, core=audit(place)) as (_, _, client):
         await client.send("POST", call_body())
         await client.head()

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, RawClient, call_body, event, result
+from tests.edge.raw import Exchange, RawClient, beginning, call_body, event, result
 from tests.edge.test_metrics import ON, numbers
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("good", "bad", "streams", "torn")]
@@ -195,12 +195,7 @@ async def test_a_flood_of_tiny_events_is_not_read(in_session: StartRoad) -> None
 
 async def test_a_call_whose_client_leaves_has_not_succeeded(road: StartRoad) -> None:
     """Neither the client's, nor the one that the adapter made for it."""
-
-    async def endless(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(event(b'{"jsonrpc":"2.0","method":"notifications/progress"}'))
-        await exchange.gone()
-
+    endless = beginning(event(b'{"jsonrpc":"2.0","method":"notifications/progress"}'))
     async with road(endless, telemetry=ON) as (_, front, other):
         async with front.client() as client:
             await client.initialize()

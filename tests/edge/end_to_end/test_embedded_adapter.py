@@ -20,9 +20,9 @@ from adapter.api import create_app
 from adapter.edge.http.aiohttp_bridge import answered
 from adapter.edge.http.request import Request
 from adapter.settings.section import SettingsError
-from tests.edge.conftest import StartUpstream
+from tests.edge.conftest import StartUpstream, done
 from tests.edge.hosts import Host, hosting
-from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, call_body, event, result
+from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, call_body, event, in_two, result
 
 CHARS = b"0123456789abcdef"
 
@@ -88,14 +88,7 @@ async def test_calls_pass_through_a_host(upstream: StartUpstream, tmp_path: Path
 async def test_events_leave_as_they_come(upstream: StartUpstream, tmp_path: Path) -> None:
     """The first one before the upstream has sent the next."""
     go_on = asyncio.Event()
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(event(b'{"jsonrpc":"2.0","method":"notifications/message"}'))
-        await go_on.wait()
-        await exchange.chunk(event(result(1)))
-        await exchange.end_stream()
-
+    script = in_two(go_on, event(b'{"jsonrpc":"2.0","method":"notifications/message"}'), event(result(1)))
     async with upstream(script) as up, adapter_in_host(said(up, tmp_path)) as host:
         fields = await open_session(host)
         async with host.session.post(f"{host.url}/mcp", data=call_body(), headers=fields) as response:
@@ -145,11 +138,8 @@ async def test_files_go_up(upstream: StartUpstream, tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
 
     async def script(exchange: Exchange) -> None:
-        message = exchange.message
-        seen.append(dict(message))
-        number = message["id"]
-        assert isinstance(number, int)
-        await exchange.json(result(number))
+        seen.append(dict(exchange.message))
+        await done(exchange)
 
     async with upstream(script) as up, adapter_in_host(said(up, tmp_path)) as host:
         fields = await open_session(host)

@@ -15,6 +15,7 @@ from tests.edge.raw import (
     Exchange,
     RawClient,
     Script,
+    beginning,
     call_body,
     error_of,
     event,
@@ -261,12 +262,7 @@ async def test_an_answer_in_time_passes_the_total_limit(in_session: StartRoad) -
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_stream_that_falls_silent_ends_with_an_error_event(in_session: StartRoad, era: str) -> None:
     """The head has left long ago, so the failure comes as an event under the id, and the stream ends."""
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(b": working\n\n")
-        await exchange.gone()
-
+    script = beginning(b": working\n\n")
     async with in_session(script, core=BRIEF) as (up, _, client):
         head, body = await (client.modern_call(number=7) if era == "modern" else client.call(number=7))
         assert head.status == 200 and body.startswith(b": working\n\ndata: ")

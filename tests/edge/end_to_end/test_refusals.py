@@ -11,9 +11,9 @@ import pytest
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import (
     INITIALIZE,
-    Exchange,
     call_body,
     error_of,
+    in_two,
     modern_body,
     modern_fields,
     read_chunk,
@@ -227,14 +227,7 @@ async def test_missing_required_header_is_400_and_named(road: StartRoad) -> None
 async def test_limit_of_a_modern_principal_is_429(road: StartRoad) -> None:
     """A modern call above the limit gets Retry-After and the same body a legacy one gets with 200."""
     finish = asyncio.Event()
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(b": here\n\n")
-        await finish.wait()
-        await exchange.chunk(b"data: " + result(1) + b"\n\n")
-        await exchange.end_stream()
-
+    script = in_two(finish, b": here\n\n", b"data: " + result(1) + b"\n\n")
     limits = {"max_in_flight_per_session": 1}
     async with road(script, sessions=limits) as (_, front, one):
         await one.send("POST", modern_body(), **modern_fields())

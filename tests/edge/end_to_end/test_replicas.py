@@ -18,10 +18,10 @@ from adapter.state.port import Store
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
 from adapter.state.sqlite import SqliteStore
-from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
+from tests.edge.conftest import Adapter, Located, StartAdapter, StartUpstream, done
 from tests.edge.consoling import Shop, tool
 from tests.edge.end_to_end.test_session_streams import KINDS, Listened, ended, listening
-from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, call_body, error_of, result
+from tests.edge.raw import INITIALIZE, Exchange, call_body, error_of, result
 from tests.state.redis import servers
 from tests.state.shared import SharedMemory
 
@@ -60,9 +60,7 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def three(
-    adapter: StartAdapter, up: RawUpstream, stores: NewStore, **more: Any
-) -> AsyncIterator[House]:
+async def three(adapter: StartAdapter, up: Located, stores: NewStore, **more: Any) -> AsyncIterator[House]:
     async with contextlib.AsyncExitStack() as stack:
         starts = [adapter(up, store=stores(), **more) for _ in range(3)]
         yield House([await stack.enter_async_context(start) for start in starts])

@@ -20,7 +20,7 @@ import pytest
 
 import adapter as package
 from tests.edge.bearers import bearer, core, signed
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.file_tools import READS, upload
 from tests.edge.file_tools import call as call_tool
 from tests.edge.raw import INITIALIZE, Exchange, RawClient, call_body, event, read_chunk
@@ -30,6 +30,7 @@ HOUSE = str(Path(package.__file__).parent)
 WARM, COUNTED = 5, 21
 
 Go = Callable[[RawClient], Awaitable[Any]]
+Hold = Callable[[str, Go, RawClient], Awaitable[None]]
 
 COSTS = {
     "a call that is passed on": 79,
@@ -202,14 +203,21 @@ async def usual_cost(go: Go, client: RawClient) -> int:
     return costs.most_common(1)[0][0]
 
 
-def hold(record_property: Callable[[str, object], None], road: str, calls: int) -> None:
-    record_property("road", road)
-    record_property("python_calls", calls)
-    assert calls <= COSTS[road]
+@pytest.fixture
+def hold(record_property: Callable[[str, object], None]) -> Hold:
+    """Whether an exchange costs no more than is known of its way; the benchmark reads the count from the report."""
+
+    async def holding(way: str, go: Go, client: RawClient) -> None:
+        calls = await usual_cost(go, client)
+        record_property("road", way)
+        record_property("python_calls", calls)
+        assert calls <= COSTS[way]
+
+    return holding
 
 
 @pytest.mark.parametrize(
-    ("road", "go", "settings"),
+    ("way", "go", "settings"),
     [
         ("a call that is passed on", call, {}),
         ("a call whose tool is guarded", call, GUARD),
@@ -232,52 +240,35 @@ def hold(record_property: Callable[[str, object], None], road: str, calls: int) 
     ],
 )
 async def test_a_road_costs_no_more_than_is_known(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    place: Path,
-    road: str,
-    go: Go,
-    settings: dict[str, Any],
-    record_property: Callable[[str, object], None],
+    in_session: StartRoad, place: Path, way: str, go: Go, settings: dict[str, Any], hold: Hold
 ) -> None:
-    """A call more in every exchange is a decision, not an accident. The benchmark reads the count from the report."""
+    """A call more in every exchange is a decision, not an accident."""
     (place / "tools.py").write_text(CODE)
     (place / "program.py").write_text(PROGRAM)
-    async with upstream(listing) as up, adapter(up, **settings) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(listing, **settings) as (_, _, client):
         await list_tools(client)
-        calls = await usual_cost(go, client)
-    hold(record_property, road, calls)
+        await hold(way, go, client)
 
 
 @pytest.mark.parametrize(
-    ("road", "token"),
+    ("way", "token"),
     [("a call with a static token", "static-secret"), ("a call with an access token", None)],
 )
 async def test_a_credential_costs_no_more_than_is_known(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    road: str,
-    token: str | None,
-    record_property: Callable[[str, object], None],
+    road: StartRoad, way: str, token: str | None, hold: Hold
 ) -> None:
     """A verified token is looked up once in each call, and nothing else is done again."""
-    async with authorization_server() as server, upstream(listing) as up:
+    async with authorization_server() as server:
         fields = signed(server) if token is None else bearer(token)
         settings = core(server.issuer, token="static-secret")
-        async with adapter(up, core=settings) as front, front.client() as client:
+        async with road(listing, core=settings) as (_, _, client):
             await client.initialize(**fields)
-            calls = await usual_cost(partial(call, **fields), client)
-    hold(record_property, road, calls)
+            await hold(way, partial(call, **fields), client)
 
 
-async def test_a_call_with_a_file_costs_no_more_than_is_known(
-    upstream: StartUpstream, adapter: StartAdapter, record_property: Callable[[str, object], None]
-) -> None:
+async def test_a_call_with_a_file_costs_no_more_than_is_known(in_session: StartRoad, hold: Hold) -> None:
     """A small file is checked and copied in one hop to a thread, whose own work is not counted here."""
-    road, taking = "a call that is given a file", {"adapters": [{**READS, "tools": ["tool"]}]}
-    async with upstream(listing) as up, adapter(up, server=taking) as front, front.client() as client:
-        await client.initialize()
+    async with in_session(listing, server={"adapters": [{**READS, "tools": ["tool"]}]}) as (_, _, client):
         await list_tools(client)
         _, answer = await upload(client, b"hello")
 
@@ -285,24 +276,17 @@ async def test_a_call_with_a_file_costs_no_more_than_is_known(
             given = await call_tool(client, "tool", {"path": answer["upload_handle"]})
             assert not given["isError"], given
 
-        calls = await usual_cost(go, client)
-    hold(record_property, road, calls)
+        await hold("a call that is given a file", go, client)
 
 
 @pytest.mark.parametrize(
-    ("road", "settings"),
+    ("way", "settings"),
     [("a call answered by a stream", {}), ("a call that is counted, and answered by a stream", COUNTS)],
 )
 async def test_a_streamed_call_costs_no_more_than_is_known(
-    upstream: StartUpstream,
-    adapter: StartAdapter,
-    road: str,
-    settings: dict[str, Any],
-    record_property: Callable[[str, object], None],
+    in_session: StartRoad, way: str, settings: dict[str, Any], hold: Hold
 ) -> None:
     """The beginning of a stream is what its client waits for, so it is counted as a whole answer is."""
     stream = PacedStream()
-    async with upstream(stream.answer) as up, adapter(up, **settings) as front, front.client() as client:
-        await client.initialize()
-        calls = await usual_cost(stream.call, client)
-    hold(record_property, road, calls)
+    async with in_session(stream.answer, **settings) as (_, _, client):
+        await hold(way, stream.call, client)

@@ -6,7 +6,7 @@ import asyncio
 
 import orjson
 
-from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, call_body, in_json, read_body, result
 
 
@@ -45,19 +45,6 @@ async def test_text_of_a_result_renews_nothing(in_session: StartRoad) -> None:
     async with in_session(script) as (up, _, client):
         await client.call()
         assert len(up.calls("tools/call")) == 1 and up.opened == 1
-
-
-async def test_open_session_survives_a_restart(upstream: StartUpstream, adapter: StartAdapter) -> None:
-    """The session map is data: a new process serves the session that an earlier one opened."""
-    async with upstream() as up:
-        async with adapter(up) as front, front.client() as client:
-            await client.initialize()
-            session = client.session
-        async with adapter(up) as front, front.client() as client:
-            client.session = session
-            _, body = await client.call()
-            assert body == result(1)
-        assert up.opened == 1
 
 
 async def test_deleted_session_is_closed_upstream_and_unknown(in_session: StartRoad) -> None:

@@ -19,6 +19,7 @@ from tests.edge.conftest import StartRoad
 from tests.edge.http.test_bodies import KIB, MIB, until
 from tests.edge.raw import (
     Exchange,
+    beginning,
     call_body,
     in_json,
     modern_body,
@@ -126,11 +127,7 @@ LARGE = call_body() + b" " * 300 * KIB
 
 async def test_a_stream_holds_nothing_of_its_request(in_session: StartRoad) -> None:
     """From its head on: the request has been sent and is not sent again, however long the stream is open."""
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.gone()
-
+    script = beginning()
     async with in_session(script) as (_, front, client):
         await client.send("POST", LARGE)
         assert (await client.head()).status == 200
@@ -198,12 +195,7 @@ async def test_what_the_upstream_did_not_take_still_counts(road: StartRoad) -> N
 
 async def test_stages_keep_the_request_until_the_answer_has_left(in_session: StartRoad) -> None:
     """They may have to read it again, or write it down."""
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(b": alive\n\n")
-        await exchange.gone()
-
+    script = beginning(b": alive\n\n")
     makes = {"type": "artifact_producer", "tools": ["tool"], "output_locator": {"mode": "embedded"}}
     async with in_session(script, server={"adapters": [makes]}) as (_, front, client):
         await client.send("POST", LARGE)

@@ -14,12 +14,14 @@ from adapter.relay.flow import RETRY, last_words_behind
 from adapter.relay.http_api.sessions import Who
 from adapter.wire.sse import SseReader
 from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.consoling import Shop, tool
 from tests.edge.raw import (
     MODERN_VERSION,
     Exchange,
     RawClient,
     RawUpstream,
     Script,
+    beginning,
     call_body,
     error_of,
     event,
@@ -67,11 +69,7 @@ class Finishing:
         await exchange.json(result(7))
 
 
-async def stream(exchange: Exchange) -> None:
-    """Says that it goes on, in one event and a half, then nothing more."""
-    await exchange.begin_stream()
-    await exchange.chunk(event(PROGRESS) + b'data: {"jsonrpc"')
-    await exchange.gone()
+stream = beginning(event(PROGRESS) + b'data: {"jsonrpc"')
 
 
 async def test_legacy_request_without_an_answer(stoppable: Stoppable) -> None:
@@ -128,11 +126,7 @@ async def test_get_stream_ends_with_a_time_to_come_back(stoppable: Stoppable) ->
 
 async def test_streams_without_an_end_are_not_waited_for(stoppable: Stoppable) -> None:
     """A GET and a modern subscription hold up no stop; both clients are told."""
-
-    async def listened(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.gone()
-
+    listened = beginning()
     body = orjson.loads(modern_body())
     body = orjson.dumps(
         body | {"method": "subscriptions/listen", "params": {"_meta": body["params"]["_meta"]}}
@@ -208,15 +202,7 @@ async def test_requests_that_wait_their_turn_are_answered(stoppable: Stoppable) 
 
 async def test_stream_of_the_tool_api(stoppable: Stoppable) -> None:
     """A call over plain HTTP ends with a result too: the status and the sentence that a plain answer would have."""
-
-    async def list_then_hang(exchange: Exchange) -> None:
-        if exchange.message.get("method") != "tools/list":
-            await silent(exchange)
-            return
-        number = exchange.message["id"]
-        tools = [{"name": "tool", "inputSchema": {"type": "object"}}]
-        await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": tools}}))
-
+    list_then_hang = Shop(tool("tool"), run=silent)
     console = {"enabled": True, "allow_execute": True}
     async with stoppable(list_then_hang, console=console, opened=False) as (up, client, stop):
         await client.send("POST", b"{}", "/explorer/raw/tools/tool/call", accept="text/event-stream")
@@ -275,12 +261,7 @@ async def test_a_server_that_hangs_does_not_hold_up_the_stop(
         "console": {"enabled": True},
         "core": {"upstream_request_timeout_seconds": 60, "cleanup_interval_seconds": 0.1},
     }
-
-    async def listing(exchange: Exchange) -> None:
-        number = exchange.message["id"]
-        await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": []}}))
-
-    async with upstream(listing, ending=silent) as up:
+    async with upstream(Shop(), ending=silent) as up:
         async with asyncio.timeout(10), adapter(up, **settings) as front:
             assert await front.app.console.sessions["raw"].tools(Who()) == []
         assert len(up.calls("DELETE")) == 1 and up.sessions

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -14,6 +13,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from adapter.wire.trace_context import read_traceparent
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
+from tests.edge.consoling import Shop
+from tests.edge.consoling import tool as offered
 from tests.edge.end_to_end.test_sse_upstream import playing as playing_sse
 from tests.edge.end_to_end.test_traces import (
     CLIENT,
@@ -108,17 +109,8 @@ async def test_files_and_wrapped_tools_have_spans(collector: Collector, in_sessi
 
 async def test_a_call_over_the_http_api_is_a_trace(collector: Collector, road: StartRoad) -> None:
     """All that the adapter asks the upstream for it belongs to it."""
-
-    async def script(exchange: Exchange) -> None:
-        listed = {"tools": [{"name": "tool", "inputSchema": {"type": "object"}}]}
-        number: Any = exchange.message["id"]
-        if exchange.message["method"] == "tools/list":
-            await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": number, "result": listed}))
-        else:
-            await exchange.json(result(number))
-
     console = {"enabled": True, "allow_execute": True}
-    async with road(script, console=console, **traced(collector)) as (_, front, client):
+    async with road(Shop(offered("tool")), console=console, **traced(collector)) as (_, front, client):
         path = "/explorer/raw/tools/{}/call"
         head, _ = await client.request("POST", b"{}", path.format("tool"), traceparent=PARENT)
         assert head.status == 200

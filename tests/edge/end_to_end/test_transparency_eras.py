@@ -14,6 +14,7 @@ from tests.edge.raw import (
     call_body,
     event,
     in_json,
+    in_two,
     read_body,
     read_chunk,
     result,
@@ -102,14 +103,7 @@ async def test_modern_stream_passes_as_it_comes(road: StartRoad) -> None:
     """Progress and result of a modern call arrive as they are sent, and cancelling is closing."""
     read = asyncio.Event()
     progress = event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1.0}}')
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(progress)
-        await read.wait()
-        await exchange.chunk(event(result(1)))
-        await exchange.end_stream()
-
+    script = in_two(read, progress, event(result(1)))
     async with road(script) as (_, _, client):
         await client.send("POST", MODERN_CALL, **MIRRORS)
         head = await client.head()

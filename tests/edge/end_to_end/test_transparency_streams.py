@@ -8,7 +8,17 @@ import contextlib
 import pytest
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, answering, call_body, event, read_body, read_chunk, result
+from tests.edge.raw import (
+    Exchange,
+    answering,
+    call_body,
+    event,
+    in_events,
+    in_two,
+    read_body,
+    read_chunk,
+    result,
+)
 
 ODD_STREAM = (
     b"\xef\xbb\xbf: hello\r\n\r\n"
@@ -28,17 +38,9 @@ ODD_STREAM = (
 async def test_odd_stream_keeps_its_bytes_in_whatever_slices_it_comes(in_session: StartRoad) -> None:
     """Cut in two at every byte: the client has the first part before the second is sent, and then the whole."""
     has_first = asyncio.Event()
-    cut = 0
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(ODD_STREAM[:cut])
-        await has_first.wait()
-        await exchange.chunk(ODD_STREAM[cut:])
-        await exchange.end_stream()
-
-    async with in_session(script) as (up, _, client):
+    async with in_session() as (up, _, client):
         for cut in range(1, len(ODD_STREAM)):
+            up.script = in_two(has_first, ODD_STREAM[:cut], ODD_STREAM[cut:])
             has_first.clear()
             await client.send("POST", call_body(number=1))
             head = await client.head()
@@ -52,13 +54,7 @@ async def test_odd_stream_keeps_its_bytes_in_whatever_slices_it_comes(in_session
 
 async def test_stream_of_single_bytes(in_session: StartRoad) -> None:
     """Each byte in a chunk of its own gives the same stream."""
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        for place in range(len(ODD_STREAM)):
-            await exchange.chunk(ODD_STREAM[place : place + 1])
-        await exchange.end_stream()
-
+    script = in_events(*(ODD_STREAM[place : place + 1] for place in range(len(ODD_STREAM))))
     async with in_session(script) as (_, _, client):
         _, body = await client.call()
         assert body == ODD_STREAM
@@ -135,14 +131,7 @@ async def test_server_asks_in_the_middle_of_a_call_and_is_answered(in_session: S
 async def test_get_stream_carries_everything_and_its_last_event_id(in_session: StartRoad) -> None:
     """A GET reaches the upstream with Last-Event-ID, and its events come back as they are sent, at once."""
     has_first = asyncio.Event()
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(ODD_STREAM[:10])
-        await has_first.wait()
-        await exchange.chunk(ODD_STREAM[10:])
-        await exchange.end_stream()
-
+    script = in_two(has_first, ODD_STREAM[:10], ODD_STREAM[10:])
     async with in_session(script) as (up, _, client):
         await client.send("GET", last_event_id="0/opaque; =?", accept="text/event-stream")
         head = await client.head()
@@ -192,9 +181,7 @@ async def test_stream_that_polls_is_passed_on_and_continued_by_the_client(in_ses
     begun = b"id: 1/0\nretry: 10\ndata:\n\n"
 
     async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(begun if exchange.head.method == "POST" else event(result(1), "1/1"))
-        await exchange.end_stream()
+        await exchange.stream(begun if exchange.head.method == "POST" else event(result(1), "1/1"))
 
     async with in_session(script) as (up, _, client):
         _, body = await client.call()
@@ -207,13 +194,7 @@ async def test_stream_that_polls_is_passed_on_and_continued_by_the_client(in_ses
 async def test_event_of_five_mebibytes(in_session: StartRoad) -> None:
     """No event is too large to be relayed, and what follows it on the stream comes too."""
     large = event(result(1, "x" * (5 << 20)), "big") + b": done\n\n"
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        for start in range(0, len(large), 1 << 16):
-            await exchange.chunk(large[start : start + (1 << 16)])
-        await exchange.end_stream()
-
+    script = in_events(*(large[start : start + (1 << 16)] for start in range(0, len(large), 1 << 16)))
     async with in_session(script) as (_, _, client):
         _, body = await client.call()
         assert body == large

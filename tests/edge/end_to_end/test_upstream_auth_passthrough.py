@@ -19,12 +19,14 @@ from tests.edge.raw import (
 from tests.oauth.protected import PINNED, answer, asking, tools_of
 from tests.oauth.token_serving import ProtectedUpstream
 
+PASSING = {"upstream": {"auth": {"type": "passthrough"}}}
+OFFERED = {"upstream": {"auth": {"type": "passthrough", "metadata": True}}}
+
 
 async def test_passthrough_sends_what_the_caller_sent(up: ProtectedUpstream, adapter: StartAdapter) -> None:
     """Each request carries its own caller's field, also where another one opened the session."""
     up.accept("ann", "bob", "ann2")
-    section = {"upstream": {"auth": {"type": "passthrough"}}}
-    async with adapter(up, server=section) as front, front.client() as ann, front.client() as bob:
+    async with adapter(up, server=PASSING) as front, front.client() as ann, front.client() as bob:
         await ann.initialize(**bearer("ann"))
         await bob.initialize(**bearer("bob"))
         assert b"ann" in (await ann.request("POST", call_body(), **bearer("ann")))[1]
@@ -35,10 +37,7 @@ async def test_passthrough_sends_what_the_caller_sent(up: ProtectedUpstream, ada
 
 async def test_passthrough_401_is_the_clients_own(up: ProtectedUpstream, adapter: StartAdapter) -> None:
     """Only the client can bring another token, so it sees status and challenge as they came."""
-    async with (
-        adapter(up, server={"upstream": {"auth": {"type": "passthrough"}}}) as front,
-        front.client() as client,
-    ):
+    async with adapter(up, server=PASSING) as front, front.client() as client:
         head, text = await client.request("POST", INITIALIZE, **bearer("old"))
         assert (head.status, head["www-authenticate"], text) == (401, up.challenge, b"who are you?")
     assert up.refused == ["Bearer old"]
@@ -70,8 +69,7 @@ async def test_passthrough_of_the_adapters_own_token(up: ProtectedUpstream, adap
     adapter's header keeps Authorization for the upstream."""
     up.accept("static-secret-of-ann", "the-upstreams")
     settings = {"auth": {"enabled": True, "token": "static-secret-of-ann"}}
-    section = {"upstream": {"auth": {"type": "passthrough"}}}
-    async with adapter(up, server=section, core=settings) as front, front.client() as client:
+    async with adapter(up, server=PASSING, core=settings) as front, front.client() as client:
         await client.initialize(**bearer("static-secret-of-ann"))
         both = {"x_mcp_adapter_auth_token": "static-secret-of-ann", **bearer("the-upstreams")}
         await client.initialize(**both)
@@ -90,9 +88,8 @@ async def test_passthrough_metadata_is_that_of_the_mount(
         "scopes_supported": ["mcp"],
         "signed_metadata": "eyJ",
     }
-    section = {"upstream": {"auth": {"type": "passthrough", "metadata": True}}}
     path = "/.well-known/oauth-protected-resource"
-    async with adapter(up, server=section, core={"public_base_url": base}) as front, front.client() as client:
+    async with adapter(up, server=OFFERED, core={"public_base_url": base}) as front, front.client() as client:
         head, _ = await client.request("POST", INITIALIZE)
         assert head.status == 401
         assert head["www-authenticate"] == (
@@ -113,13 +110,12 @@ async def test_passthrough_metadata_of_another_resource_are_not_served(
     up: ProtectedUpstream, adapter: StartAdapter
 ) -> None:
     """A document that speaks of somebody else, or none at all, is an error and no empty document."""
-    section = {"upstream": {"auth": {"type": "passthrough", "metadata": True}}}
     up.documents["/.well-known/oauth-protected-resource/mcp"] = {
         "resource": "https://bank.example/mcp",
         "authorization_servers": ["https://login.example.org"],
     }
     settings = {"public_base_url": "https://tools.example.org"}
-    async with adapter(up, server=section, core=settings) as front, front.client() as client:
+    async with adapter(up, server=OFFERED, core=settings) as front, front.client() as client:
         head, text = await client.request("GET", path="/.well-known/oauth-protected-resource/mcp")
         assert head.status == 502 and b"names another resource" in text
 
@@ -131,8 +127,7 @@ async def test_two_people_of_one_server_see_only_their_owntools_of(
     """Pinned, without sessions, and without tokens of the adapter: lists and calls are judged by one's own list."""
     up.accept("ann", "bob")
     second = "bob" if first == "ann" else "ann"
-    section = {"upstream": {"auth": {"type": "passthrough"}}}
-    async with adapter(up, server=section, core=PINNED) as front, front.client() as client:
+    async with adapter(up, server=PASSING, core=PINNED) as front, front.client() as client:
         for _ in range(2):
             assert f"tool_{first}".encode() in await tools_of(client, **bearer(first))
             assert f"tool_{second}".encode() in await tools_of(client, **bearer(second))
@@ -158,10 +153,7 @@ async def test_results_of_one_person_never_serve_another(
 
     up.script = kept
     up.accept("ann", "bob")
-    section = {
-        "upstream": {"auth": {"type": "passthrough"}},
-        "stages": {"who": {"cache": {"enabled": True, "ttl": 60, "vary": []}}},
-    }
+    section = {**PASSING, "stages": {"who": {"cache": {"enabled": True, "ttl": 60, "vary": []}}}}
     async with adapter(up, server=section) as front, front.client() as client:
         for _ in range(2):
             for name in ("ann", "bob"):
@@ -176,8 +168,7 @@ async def test_idle_end_of_a_session_borrows_nobodys_token(
 ) -> None:
     """Where no client is there the adapter sends what it has, which for passthrough is nothing."""
     up.accept("ann")
-    section = {"upstream": {"auth": {"type": "passthrough"}}}
-    async with adapter(up, server=section) as front, front.client() as client:
+    async with adapter(up, server=PASSING) as front, front.client() as client:
         await client.initialize(**bearer("ann"))
         server = front.app.servers["raw"]
         session = await front.app.sessions.find(client.session, "raw", ANONYMOUS)
@@ -189,9 +180,8 @@ async def test_idle_end_of_a_session_borrows_nobodys_token(
 async def test_callers_over_http_are_told_apart_too(up: ProtectedUpstream, adapter: StartAdapter) -> None:
     """Each has a session of its own, and sees the tools that its own credential shows."""
     up.accept("ann", "bob")
-    section = {"upstream": {"auth": {"type": "passthrough"}}}
     console = {"enabled": True, "allow_execute": True}
-    async with adapter(up, server=section, console=console) as front, front.client() as client:
+    async with adapter(up, server=PASSING, console=console) as front, front.client() as client:
         for _ in range(2):
             for name, other in (("ann", "bob"), ("bob", "ann")):
                 _, listed = await client.request("GET", b"", "/explorer/raw/tools", **bearer(name))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from typing import Any
 
 import orjson
 
 from tests.edge.bearers import ScriptedVerifier, bearer, core
 from tests.edge.conftest import Adapter, StartAdapter
+from tests.edge.end_to_end.test_replicas import three
 from tests.edge.raw import (
     INITIALIZE,
     call_body,
@@ -125,19 +126,16 @@ async def test_replicas_use_one_token(
     up: ProtectedUpstream, tokens: TokenServer, adapter: StartAdapter
 ) -> None:
     """Three that are called at once ask once; a revoked token is replaced once for all of them, too."""
-    shared = SharedMemory()
-    async with contextlib.AsyncExitStack() as stack:
-        starts = [adapter(up, server=auth(tokens), store=shared.replica()) for _ in range(3)]
-        fronts = [await stack.enter_async_context(start) for start in starts]
+    async with three(adapter, up, SharedMemory().replica, server=auth(tokens)) as house:
 
         async def call(front: Adapter) -> bytes:
             async with front.client() as client:
                 _, text = await client.request("POST", modern_body("x", 1), **modern_fields("x"))
                 return text
 
-        assert all(b"t1" in text for text in await asyncio.gather(*map(call, fronts)))
+        assert all(b"t1" in text for text in await asyncio.gather(*map(call, house.adapters)))
         up.accept("t2")
-        assert all([b"t2" in await call(front) for front in fronts])
+        assert all([b"t2" in await call(front) for front in house.adapters])
     assert len(tokens.forms) == 2
 
 
@@ -145,23 +143,17 @@ async def test_two_people_on_three_replicas(
     up: ProtectedUpstream, tokens: TokenServer, adapter: StartAdapter
 ) -> None:
     """A session goes on at every replica, for its own person only, and under that person's token."""
-    shared = SharedMemory()
     verifier = ScriptedVerifier()
     people = {name: verifier.issue(name, name, claims={"sub": name}) for name in ("ann", "bob")}
     up.good = {f"Bearer t{number}" for number in range(1, 7)}
-    section = auth(tokens, "token_exchange")
-    async with contextlib.AsyncExitStack() as stack:
-        starts = [
-            adapter(up, server=section, core=core() | PINNED, store=shared.replica(), verifier=verifier)
-            for _ in range(3)
-        ]
-        fronts = [await stack.enter_async_context(start) for start in starts]
+    settings: dict[str, Any] = {"server": auth(tokens, "token_exchange"), "core": core() | PINNED}
+    async with three(adapter, up, SharedMemory().replica, verifier=verifier, **settings) as house:
         sessions = {}
         for name, fields in people.items():
-            async with fronts[0].client() as client:
+            async with house.adapters[0].client() as client:
                 await client.initialize(**fields)
                 sessions[name] = client.session
-        for front in fronts:
+        for front in house.adapters:
             for name, fields in people.items():
                 async with front.client() as client:
                     client.session = sessions[name]

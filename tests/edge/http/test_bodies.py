@@ -17,7 +17,7 @@ from adapter.errors import BodyTooSlow, BuffersFull
 from adapter.rules.access.rate_limit import Floor
 from tests.edge.conftest import Adapter, StartRoad
 from tests.edge.filing import FORM, file_part
-from tests.edge.raw import Exchange, RawClient, call_body, error_of, read_body, result, silent
+from tests.edge.raw import Exchange, RawClient, beginning, call_body, error_of, read_body, result, silent
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -291,11 +291,7 @@ async def test_who_leaves_unread_is_noticed(in_session: StartRoad) -> None:
 
 async def test_nobody_keeps_a_body_that_is_not_read(in_session: StartRoad) -> None:
     """A GET that brings a megabyte costs none, however long its stream is open."""
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.gone()
-
+    script = beginning()
     async with in_session(script) as (_, front, client):
         await client.send("GET", b" " * MIB, content_length=str(2 * MIB))
         assert (await client.head()).status == 200
