@@ -5,7 +5,6 @@ And on their way out: read by position, in pieces that are worth such a hop.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import os
@@ -140,15 +139,11 @@ class Buffers:
         """Bytes that a thread takes for one file before it is another's turn."""
         return max(LEAST_TURN, TURNS // max(1, self.files))
 
-    def let_go(self, size: int) -> None:
-        self.held -= size
-
     @property
     def batch(self) -> int:
-        # Each file has two: one is gathered while the other is written. What is held counts besides the share,
-        # because those that began alone have more than theirs for a while.
-        share = self.total // (2 * max(1, self.files))
-        return max(self.SMALLEST, min(BATCH, share, (self.total - self.held) // 2))
+        # What is held counts besides the share, because those that began alone have more than theirs for a while.
+        share = self.total // max(1, self.files)
+        return max(self.SMALLEST, min(BATCH, share, self.total - self.held))
 
 
 def _read(source: ContentSource, size: int, most: int) -> Generator[memoryview, None, None]:
@@ -178,9 +173,8 @@ def _read_ahead(source: ContentSource, size: int, most: int, disk: Disk) -> Gene
 class LocalStagedFile:
     """A StagedFile in a file called ``name`` of the store's own staging directory, made with its first bytes.
 
-    A small file comes to the disk in one hop, with ``finish``. Of a larger one, one batch is under way at a time, so
-    ``write`` waits as soon as the disk is slower than the sender. A write that failed or was broken off leaves a hole;
-    ``finish`` then raises StorageFailed.
+    A small file comes to the disk in one hop, with ``finish``; of a larger one, ``write`` waits for each batch. A write
+    that failed or was broken off leaves a hole; ``finish`` then raises StorageFailed.
     """
 
     def __init__(
@@ -206,10 +200,8 @@ class LocalStagedFile:
         self._on_the_way = 0
         self._gathered: list[bytes | bytearray] = []
         self._gathered_size = 0
-        self._under_way: asyncio.Task[None] | None = None
         self._gathering = True
         self._there = False
-        self._unwanted = False
         buffers.files += 1
 
     @property
@@ -220,15 +212,10 @@ class LocalStagedFile:
         self._taken += len(chunk)
         self._gather(chunk)
         if self._gathered_size >= self._buffers.batch:
-            await self._send_gathered()
-        if len(chunk) >= BATCH:
-            await (
-                self._settle()
-            )  # what is larger than all buffers is its sender's to hold, and only until now
+            await self._write_gathered()
 
     async def fill(self, source: ContentSource, most: int) -> int:
-        await self._send_gathered()
-        await self._settle()
+        await self._write_gathered()
         return await self._disk.do(self._take_from, source, min(most, self._buffers.turn))
 
     def _gather(self, chunk: bytes) -> None:
@@ -243,57 +230,41 @@ class LocalStagedFile:
         self._gathered[-1] += chunk
 
     async def finish(self) -> Measure:
-        await self._settle()
         size, rest = self._take_gathered()
         try:
             modified = await self._disk.do(self._seal, rest)
         finally:
-            self._buffers.let_go(size)
+            self._buffers.held -= size
             self._stop_gathering()
         self.finished = True
         return Measure(self._written, self._hash.hexdigest(), self._head, modified)
 
     async def discard(self) -> None:
         self._stop_gathering()
-        self._buffers.let_go(self._take_gathered()[0])
-        # The name first: whoever is cancelled while a last batch ends must not leave a file behind.
-        self._unwanted = True
+        self._buffers.held -= self._take_gathered()[0]
         if self._descriptor is not None:
             self._descriptor.close()
         if self._there:
             self._there = False
             with contextlib.suppress(AdapterError):
                 await self._disk.do(self._remove, self.name)
-        if self._under_way is not None:
-            under_way, self._under_way = self._under_way, None
-            await asyncio.wait([under_way])
-            if not under_way.cancelled():
-                under_way.exception()  # looked at; that the file is unwanted now is all there is to say
 
     def placed(self) -> None:
         """It has a name of its own now; there is nothing left to discard."""
         self._there = False
 
-    async def _send_gathered(self) -> None:
-        await self._settle()
+    async def _write_gathered(self) -> None:
         if self._gathered:
             size, batch = self._take_gathered()
-            self._under_way = asyncio.ensure_future(self._disk.do(self._append, batch))
-            # However it ends; a task that is cancelled before it begins has no finally.
-            self._under_way.add_done_callback(partial(self._landed, size))
+            try:
+                await self._disk.do(self._append, batch)
+            finally:
+                self._buffers.held -= size
 
     def _take_gathered(self) -> tuple[int, list[bytes | bytearray]]:
         gathered = self._gathered_size, self._gathered
         self._gathered_size, self._gathered = 0, []
         return gathered
-
-    def _landed(self, size: int, _: asyncio.Task[None]) -> None:
-        self._buffers.let_go(size)
-
-    async def _settle(self) -> None:
-        if self._under_way is not None:
-            under_way, self._under_way = self._under_way, None
-            await under_way
 
     def _take_from(self, source: ContentSource, most: int) -> int:
         # Where many take turns, their blocks are to stay in the processor's cache together.
@@ -315,9 +286,6 @@ class LocalStagedFile:
         if self._descriptor is None:
             self._there = True
             self._descriptor = self._create(self.name)
-            if self._unwanted:  # since this began: its removal may have come too early
-                self._descriptor.close()
-                self._remove(self.name)
         return self._descriptor
 
     def _append(self, batch: list[bytes | bytearray]) -> None:

@@ -165,25 +165,23 @@ def read_upload_query(
     return credential if genuine and now < expires else None
 
 
-def file_query(secret: bytes, purpose: str, server: str, scope: str, file_id: str, expires: int) -> str:
+FilePath = tuple[str, str, str]
+"""A file by its server, its scope and its id, as they stand in the path of its URL."""
+
+
+def file_query(secret: bytes, purpose: str, file: FilePath, expires: int) -> str:
     """The query of a link to one file: ``exp=…&sig=…``. Purposes are ``download`` and ``delivery``."""
-    return f"exp={expires}&sig={sign(secret, purpose, server, scope, file_id, str(expires))}"
+    return f"exp={expires}&sig={sign(secret, purpose, *file, str(expires))}"
 
 
 def file_query_valid(
-    secret: bytes,
-    purpose: str,
-    server: str,
-    scope: str,
-    file_id: str,
-    query: Mapping[str, str],
-    now: float,
+    secret: bytes, purpose: str, file: FilePath, query: Mapping[str, str], now: float
 ) -> bool:
     """Tell whether these parameters were signed for this file and purpose and have not expired."""
     expires, signature = _seconds(query.get("exp")), query.get("sig")
     if expires is None or signature is None:
         return False
-    return signed(secret, signature, purpose, server, scope, file_id, str(expires)) and now < expires
+    return signed(secret, signature, purpose, *file, str(expires)) and now < expires
 
 
 def _signed_parts(credential: UploadCredential) -> tuple[str, str, str, str]:

@@ -139,10 +139,8 @@ class Desk:
         path = f"{record.server}/{record.scope}/{record.id}/{quote(record.filename, safe='')}"
         if purpose is None:
             return path
-        expires = self.clock() + ttl
-        return (
-            f"{path}?{self.credentials.file_query(purpose, record.server, record.scope, record.id, expires)}"
-        )
+        file = record.server, record.scope, record.id
+        return f"{path}?{self.credentials.file_query(purpose, file, self.clock() + ttl)}"
 
     async def uploaded(self, scope: Scope, content: bytes, filename: str = "a.txt") -> FileRecord:
         async with self.client() as client:

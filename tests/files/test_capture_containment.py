@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -207,36 +205,6 @@ async def test_what_is_no_file_does_not_block(shelf: Shelf, make: Callable[[str]
     assert await shelf.open_file(artifact(), size=0, modified=0) is None
     await shelf.remove(artifact())
     assert not Path(path).parent.exists()
-
-
-async def test_swapping_directories_opens_no_way_out(shelf: Shelf, outside: Path) -> None:
-    """However fast a tool swaps its directory for a link, nothing outside is ever read, and nothing written."""
-    path = Path(await shelf.allocate(artifact()))
-    path.write_bytes(b"mine")
-    directory, aside = path.parent, path.parent.with_name("aside")
-    done = threading.Event()
-
-    def swap() -> None:
-        while not done.is_set():
-            directory.rename(aside)
-            directory.symlink_to(outside / SCOPE / artifact().id)
-            directory.unlink()
-            aside.rename(directory)
-
-    swapper = threading.Thread(target=swap)
-    swapper.start()
-    seen: set[bytes | None] = set()
-    try:
-        for _ in range(150):
-            seen.add(await taken(shelf, path))
-            with contextlib.suppress(StorageFailed):  # swapped after it was read: it cannot be kept
-                measure = await shelf.adopt(artifact(), NO_LIMIT)
-                seen.add(None if measure is None else measure.head)
-    finally:
-        done.set()
-        swapper.join()
-    assert seen <= {None, b"mine"}
-    assert (outside / SCOPE / artifact().id / artifact().name).read_bytes() == SECRET
 
 
 # --- a path that a tool named -------------------------------------------------------------------------------------

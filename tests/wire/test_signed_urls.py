@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from adapter.wire.signed_urls import (
+    FilePath,
     UploadCredential,
     file_query,
     file_query_valid,
@@ -20,6 +21,7 @@ from adapter.wire.signed_urls import (
 SECRET = b"a secret of thirty-two characters"
 SCOPE, FILE = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 CREDENTIAL = UploadCredential("browser", SCOPE, 2_000, "n-0nce_4Zq")
+OURS = ("browser", SCOPE, FILE)
 NOW = 1_000.0
 
 any_text = st.text(st.characters(exclude_categories=[]))  # lone surrogates too
@@ -139,29 +141,29 @@ def test_a_file_link_holds_until_it_expires(
     server: str, scope: str, file_id: str, expires: int, purpose: str
 ) -> None:
     """A link to a file is good for that file until the second it expires."""
-    text = file_query(SECRET, purpose, server, scope, file_id, expires)
+    text = file_query(SECRET, purpose, (server, scope, file_id), expires)
     assert text.startswith(f"exp={expires}&sig=")
     query = parameters(text)
-    assert file_query_valid(SECRET, purpose, server, scope, file_id, query, expires - 0.01)
-    assert not file_query_valid(SECRET, purpose, server, scope, file_id, query, expires)
+    assert file_query_valid(SECRET, purpose, (server, scope, file_id), query, expires - 0.01)
+    assert not file_query_valid(SECRET, purpose, (server, scope, file_id), query, expires)
 
 
 @pytest.mark.parametrize(
     "elsewhere",
     [
-        ("delivery", "browser", SCOPE, FILE),
-        ("upload", "browser", SCOPE, FILE),
-        ("download", "other", SCOPE, FILE),
-        ("download", "browser", FILE, FILE),
-        ("download", "browser", SCOPE, SCOPE),
+        ("delivery", OURS),
+        ("upload", OURS),
+        ("download", ("other", SCOPE, FILE)),
+        ("download", ("browser", FILE, FILE)),
+        ("download", ("browser", SCOPE, SCOPE)),
     ],
 )
-def test_a_file_link_is_for_one_file_and_one_purpose(elsewhere: tuple[str, str, str, str]) -> None:
+def test_a_file_link_is_for_one_file_and_one_purpose(elsewhere: tuple[str, FilePath]) -> None:
     """It opens no other file, scope or server, and a download's link delivers nothing to a tool."""
-    query = parameters(file_query(SECRET, "download", "browser", SCOPE, FILE, 2_000))
-    assert file_query_valid(SECRET, "download", "browser", SCOPE, FILE, query, NOW)
+    query = parameters(file_query(SECRET, "download", OURS, 2_000))
+    assert file_query_valid(SECRET, "download", OURS, query, NOW)
     assert not file_query_valid(SECRET, *elsewhere, query, NOW)
-    assert not file_query_valid(b"another", "download", "browser", SCOPE, FILE, query, NOW)
+    assert not file_query_valid(b"another", "download", OURS, query, NOW)
 
 
 def test_a_file_link_is_no_right_to_upload() -> None:
@@ -174,7 +176,7 @@ def test_a_file_link_is_no_right_to_upload() -> None:
 @given(st.dictionaries(st.sampled_from(["exp", "sig"]), any_text))
 def test_no_file_query_makes_checking_fail(query: dict[str, str]) -> None:
     """Whatever the parameters hold, they are valid or not; made-up ones are not."""
-    assert not file_query_valid(SECRET, "download", "browser", SCOPE, FILE, query, NOW)
+    assert not file_query_valid(SECRET, "download", OURS, query, NOW)
 
 
 @given(any_text)

@@ -17,6 +17,7 @@ from adapter.relay.files.signed_urls import DOWNLOADS, Credentials
 from adapter.rules.files.file_records import FileKind, FileRecord, RecordFile
 from adapter.rules.files.filenames import content_disposition
 from adapter.wire.http_ranges import Unsatisfiable, if_range_allows, not_modified, read_range
+from adapter.wire.signed_urls import FilePath
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _SMALL = 128 * 1024
@@ -55,25 +56,25 @@ class DownloadRoute:
         if _SIGNED.isdisjoint(query):
             await self._claims.check_owns(request.headers, server, scope)
         else:
-            self._credentials.check_file("download", server, scope, file_id, query)
+            self._credentials.check_file("download", (server, scope, file_id), query)
         await self._send(request, await self._find(names, FileKind.ARTIFACT), extra)
 
     async def _serve_delivery(self, request: Request, names: Names, extra: Extra) -> None:
         server, scope, file_id, _ = names
         self._check_server(server)
-        await self._check_delivery(server, scope, file_id, query_of(request))
+        await self._check_delivery((server, scope, file_id), query_of(request))
         await self._send(request, await self._find(names, *FileKind), extra)
 
-    async def _check_delivery(self, server: str, scope: str, file_id: str, query: Mapping[str, str]) -> None:
+    async def _check_delivery(self, file: FilePath, query: Mapping[str, str]) -> None:
         """Raises CredentialRefused unless the link is in time, or belongs to a call that waits for its user."""
         try:
-            self._credentials.check_file("delivery", server, scope, file_id, query)
+            self._credentials.check_file("delivery", file, query)
         except CredentialRefused:
-            if not self._credentials.is_genuine("delivery", server, scope, file_id, query):
+            if not self._credentials.is_genuine("delivery", file, query):
                 raise
             # The call may wait in another replica, or since before a restart.
-            await self._registry.read_again(scope)
-            self._credentials.check_file("delivery", server, scope, file_id, query)
+            await self._registry.read_again(file[1])
+            self._credentials.check_file("delivery", file, query)
 
     def _check_server(self, server: str) -> None:
         if server not in self._servers:

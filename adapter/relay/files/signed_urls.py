@@ -13,6 +13,7 @@ from adapter.relay.files.scopes import kept_secret
 from adapter.rules.files.file_records import FileRecord
 from adapter.state.port import ABSENT, Conflict, Store, delete_overdue
 from adapter.wire.signed_urls import (
+    FilePath,
     UploadCredential,
     file_query,
     file_query_valid,
@@ -113,23 +114,19 @@ class Credentials:
 
     # --- single files -----------------------------------------------------------------------------------------
 
-    def file_query(self, purpose: str, server: str, scope_id: str, file_id: str, expires: float) -> str:
+    def file_query(self, purpose: str, file: FilePath, expires: float) -> str:
         """The query of a link to one file that is good until ``expires`` (Unix seconds)."""
-        return file_query(self._key, purpose, server, scope_id, file_id, math.ceil(expires))
+        return file_query(self._key, purpose, file, math.ceil(expires))
 
-    def check_file(
-        self, purpose: str, server: str, scope_id: str, file_id: str, query: Mapping[str, str]
-    ) -> None:
+    def check_file(self, purpose: str, file: FilePath, query: Mapping[str, str]) -> None:
         """Raises CredentialRefused unless the query is one of ``file_query`` for just this, in time or prolonged."""
         now = 0.0 if query.get("sig") in self._prolonged else self._clock()
-        if not file_query_valid(self._key, purpose, server, scope_id, file_id, query, now):
+        if not file_query_valid(self._key, purpose, file, query, now):
             raise CredentialRefused()
 
-    def is_genuine(
-        self, purpose: str, server: str, scope_id: str, file_id: str, query: Mapping[str, str]
-    ) -> bool:
+    def is_genuine(self, purpose: str, file: FilePath, query: Mapping[str, str]) -> bool:
         """Tell whether the query is one of ``file_query`` for just this, whatever the time."""
-        return file_query_valid(self._key, purpose, server, scope_id, file_id, query, 0.0)
+        return file_query_valid(self._key, purpose, file, query, 0.0)
 
     def prolong(self, signature: str) -> Callable[[], None]:
         """Let a link to a file be good beyond its time, until the function returned is called."""
@@ -171,10 +168,10 @@ class Links:
         return self._url(base + self._route, "delivery", record)
 
     def _url(self, route: str, purpose: str, record: FileRecord) -> str:
-        place = (record.server, record.scope, record.id)
-        query = self._credentials.file_query(purpose, *place, self._clock() + self._ttl)
+        file = (record.server, record.scope, record.id)
+        query = self._credentials.file_query(purpose, file, self._clock() + self._ttl)
         name = quote(record.filename.encode("utf-8", "surrogatepass"), safe="")
-        return f"{route}/{'/'.join(place)}/{name}?{query}"
+        return f"{route}/{'/'.join(file)}/{name}?{query}"
 
 
 def signature_of(link: str) -> str:

@@ -104,6 +104,7 @@ async def test_required_makes_a_failed_capture_an_error(in_session: StartRoad) -
             assert text_of(answer) == "done"
             assert answer.get("isError", False) is required
             assert "could not be captured" in answer["_meta"]["artifact_error"]
+            assert ("could not be captured" in answer["content"][-1]["text"]) is required
 
 
 async def test_persist_false_leaves_call_and_result_alone(in_session: StartRoad, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from tests.edge.filing import (
 from tests.edge.raw import Head, read_body
 
 ONE = form(file_part(b"hello"))
+ONES = sha256(b"1")
 NAMED = 'Content-Disposition: form-data; name="file"; '
 
 
@@ -278,14 +279,23 @@ async def test_what_stands_before_and_behind_the_form_harms_nothing(
 
 
 @pytest.mark.parametrize(
-    "digests",
-    [["0" * 64], [sha256(b"hello"), sha256(b"hello")], ["x"], [""], ["é"]],
-    ids=["other", "two", "short", "empty", "unicode"],
+    ("digests", "sentence"),
+    [
+        ([ONES, sha256(b"3")], "file 2"),
+        ([sha256(b"2"), ONES], "file 1"),
+        ([ONES], "2 files and 1 digest"),
+        ([ONES] * 3, "2 files and 3 digests"),
+        *(([ONES, odd], "file 2") for odd in ("x", "", "é")),
+    ],
 )
-async def test_a_digest_that_does_not_fit_is_400(desk: Desk, scope: Scope, digests: list[str]) -> None:
-    """Another file's, more than there are files, or none at all."""
-    body = form(file_part(b"hello"), *[field_part("sha256", digest) for digest in digests])
-    assert (await refusal(desk, scope, body))[0] == 400
+async def test_a_digest_that_does_not_fit_is_400(
+    desk: Desk, scope: Scope, digests: list[str], sentence: str
+) -> None:
+    """Another file's, one too few or too many, or none at all: no file of the upload is kept."""
+    files = [file_part(b"1"), file_part(b"2")]
+    body = form(*files, *[field_part("sha256", digest) for digest in digests])
+    status, detail = await refusal(desk, scope, body)
+    assert status == 400 and sentence in detail
 
 
 async def test_digests_are_asked_for_where_configured(tmp_path: Path) -> None:

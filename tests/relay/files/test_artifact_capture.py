@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from tests.relay.filing import SteppedStore, Steps
 from tests.relay.tooling import (
     PNG,
     SSE,
-    Act,
     answering,
     arguments_of,
     artifact_of,
@@ -41,19 +39,6 @@ from tests.relay.tooling import (
 from tests.scripted import ScriptedAnswer
 
 POLICY: Policy = "lru_uploads_then_artifacts"
-
-Write = Callable[[Path], None]
-
-
-def leaving(prepare: Write) -> Act:
-    """A tool that does something else at the place it was told."""
-
-    def act(request: UpstreamRequest) -> ScriptedAnswer:
-        prepare(told(request))
-        return ScriptedAnswer(chunks=[said(f"Saved {told(request)}")])
-
-    return act
-
 
 # --- the locator is the fallback ------------------------------------------------------------------------------
 
@@ -202,81 +187,6 @@ async def test_linked_resource_that_cannot_be_read_is_no_failure_of_the_call(
 # --- what is not captured -------------------------------------------------------------------------------------
 
 
-async def test_missing_file_is_told_and_the_result_kept(tmp_path: Path) -> None:
-    """The call succeeded, so it is no error; the blocks are the upstream's alone."""
-    async with tools(tmp_path, saying("did my best")) as one:
-        came = await one.call("write", "{}")
-        assert "could not be captured" in error_of(came)
-        assert came["result"]["content"] == [{"type": "text", "text": "did my best"}]
-        assert one.on_disk() == []
-
-
-async def test_missing_file_is_an_error_where_it_is_required(tmp_path: Path) -> None:
-    """What the tool said stays readable beside the reason."""
-    async with tools(tmp_path, saying("did my best"), producing=producing(required=True)) as one:
-        came = (await one.call("write", "{}"))["result"]
-        assert came["isError"] is True and "could not be captured" in came["content"][1]["text"]
-        assert came["content"][0]["text"] == "did my best"
-
-
-def _symlink(path: Path) -> None:
-    path.symlink_to("/etc/passwd")
-
-
-def _hard_link(path: Path) -> None:
-    secret = path.parents[3] / "uploads" / "secret"
-    secret.parent.mkdir(exist_ok=True)
-    secret.write_bytes(b"secret")
-    os.link(secret, path)
-
-
-def _pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def _directory(path: Path) -> None:
-    path.mkdir()
-
-
-def _linked_directory(path: Path) -> None:
-    path.parent.rmdir()
-    path.parent.symlink_to("/etc")
-
-
-@pytest.mark.parametrize("plant", [_symlink, _hard_link, _pipe, _directory, _linked_directory])
-async def test_only_a_file_of_its_own_is_captured(tmp_path: Path, plant: Write) -> None:
-    """Whatever else a tool leaves at its place is neither followed nor opened, by no locator."""
-    async with tools(tmp_path, leaving(plant), producing=producing("regex")) as one:
-        assert "could not be captured" in error_of(await one.call("write", '{"filename":"passwd"}'))
-        assert await one.artifacts() == [] and Path("/etc/passwd").exists()
-
-
-async def test_paths_of_others_are_never_captured(tmp_path: Path) -> None:
-    """Uploads, other scopes' artifacts, the state database, what is outside, and dots that lead there."""
-    claims: list[str] = []
-
-    def act(request: UpstreamRequest) -> ScriptedAnswer:
-        return ScriptedAnswer(chunks=[said("\n".join(f'"{claim}"' for claim in claims))])
-
-    rule = producing("regex", argument=None)
-    async with tools(tmp_path, act, producing=rule) as one:
-        await one.uploaded(b"mine, but no artifact")
-        stranger = await one.scope_of_session(await one.relaying.open())
-        theirs = tmp_path / "artifacts" / stranger.id / ("f" * 32) / "shot.png"
-        database = tmp_path / "state" / "adapter.sqlite3"
-        mine = tmp_path / "artifacts" / one.scope.id
-        for path in (theirs, database, mine / "x"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b"secret")
-        (mine / "x").unlink()
-        (mine / "link").symlink_to(theirs)
-        claims += map(str, (*tmp_path.glob("uploads/*/*/*"), theirs, database, "/etc/passwd", mine / "link"))
-        claims += (f"{mine}/../{stranger.id}/{'f' * 32}/shot.png", f"file://{theirs}", f"{tmp_path}/lock")
-        came = await one.call("write", "{}")
-        assert "could not be captured" in error_of(came) and await one.artifacts() == []
-        assert str(tmp_path) not in json.dumps(came)
-
-
 async def test_file_from_before_the_call_is_not_captured(tmp_path: Path) -> None:
     """A result may name what an earlier call left; that is not this call's."""
     out = tmp_path / "out"
@@ -287,22 +197,6 @@ async def test_file_from_before_the_call_is_not_captured(tmp_path: Path) -> None
     async with tools(tmp_path / "store", act, producing=rule, allowed_roots=[out]) as one:
         one.clock.now += 60
         assert "could not be captured" in error_of(await one.call("write", "{}"))
-
-
-async def test_tool_that_replaces_its_scopes_directory_spoils_that_call_alone(tmp_path: Path) -> None:
-    """Nothing is captured through the link, and the next call has a place again."""
-
-    def spoil(request: UpstreamRequest) -> ScriptedAnswer:
-        path = told(request)
-        path.write_bytes(PNG)
-        if path.name == "spoiled.png":
-            path.parents[1].rename(tmp_path / "elsewhere")
-            path.parents[1].symlink_to(tmp_path / "elsewhere")
-        return ScriptedAnswer(chunks=[said("done")])
-
-    async with tools(tmp_path / "store", spoil) as one:
-        assert "could not be captured" in error_of(await one.call("write", '{"filename":"spoiled.png"}'))
-        assert artifact_of(await one.call("write", '{"filename":"next.png"}'))["size_bytes"] == len(PNG)
 
 
 # --- caps and quotas ------------------------------------------------------------------------------------------
@@ -318,16 +212,6 @@ async def test_artifact_that_never_fits_evicts_nothing(tmp_path: Path) -> None:
 
 
 LIMIT = CaptureLimit(100, "artifacts.max_file_bytes")
-
-
-async def test_artifact_above_its_own_limit_is_not_read(tmp_path: Path) -> None:
-    """The setting is named, nothing is evicted, and the tool's file goes."""
-    act, limits = writing(b"x" * 101), Limits(150, None, None, POLICY)
-    async with tools(tmp_path, act, producing=producing(limit=LIMIT), limits=limits) as one:
-        await one.uploaded(b"y" * 90)
-        kept = one.on_disk()
-        assert "100 bytes that artifacts.max_file_bytes" in error_of(await one.call("write", "{}"))
-        assert one.on_disk() == kept
 
 
 async def test_file_in_a_result_has_the_limit_too(tmp_path: Path) -> None:

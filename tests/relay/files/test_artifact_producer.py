@@ -39,29 +39,6 @@ from tests.scripted import ScriptedAnswer
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ("{}", "write.bin"),
-        ("null", "write.bin"),
-        ('{"filename":null}', "write.bin"),
-        ('{"filename":7}', "write.bin"),
-        ('{"filename":"名前.txt"}', "名前.txt"),
-        ('{"filename":"/etc/cron.d/job"}', "job"),
-        ('{"filename":"..\\\\..\\\\evil.txt"}', "evil.txt"),
-        ('{"filename":".."}', "write.bin"),
-        ('{"n":1.0,  "filename":"a.txt"}', "a.txt"),
-    ],
-)
-async def test_tool_is_told_a_place_of_this_calls_own(tmp_path: Path, arguments: str, name: str) -> None:
-    """Below the scope's artifacts, under the name that the caller gave, whatever path that was."""
-    async with tools(tmp_path, writing(b"made")) as one:
-        artifact = artifact_of(await one.call("write", arguments))
-        path = told(one.upstream.requests[0])
-        assert path.parent == tmp_path / "artifacts" / one.scope.id / artifact["artifact_id"]
-        assert path.name == name and path.read_bytes() == b"made"
-
-
-@pytest.mark.parametrize(
     ("arguments", "content", "name"),
     [
         ("{}", PNG, "write.png"),
@@ -163,19 +140,6 @@ async def test_result_tells_of_the_artifact(tmp_path: Path) -> None:
         assert text == {"type": "text", "text": f"Saved {uri}."}
         assert link["type"] == "resource_link" and link["uri"] == uri and link["mimeType"] == "image/png"
         assert "artifacts" not in came["result"]["_meta"]
-
-
-async def test_result_that_names_the_file_from_elsewhere_shows_its_uri(tmp_path: Path) -> None:
-    """A relative path leads to the same place."""
-
-    def act(request: UpstreamRequest) -> ScriptedAnswer:
-        told(request).write_bytes(PNG)
-        return ScriptedAnswer(chunks=[said(f"[Screenshot](../x/{told(request).relative_to(tmp_path)})")])
-
-    async with tools(tmp_path, act) as one:
-        came = await one.call("write", '{"filename":"my shot.png"}')
-        (record,) = await one.artifacts()
-        assert came["result"]["content"][0]["text"] == f"[Screenshot]({uri_of(record)})"
 
 
 async def test_download_block_is_spelled_as_scripts_expect(tmp_path: Path) -> None:
@@ -285,14 +249,6 @@ async def test_what_is_no_response_leaves_as_it_came(tmp_path: Path, body: bytes
     async with tools(tmp_path, lambda request: ScriptedAnswer(chunks=[body])) as one:
         ask = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write"}}'
         assert await one.relaying.post(ask, one.session) == body
-
-
-async def test_resource_that_is_not_exposed_is_told_as_such(tmp_path: Path) -> None:
-    """``expose_as_resource`` of one adapter may be off; the artifact is kept all the same."""
-    rule = producing(exposed=False)
-    async with tools(tmp_path, writing(b"made"), producing=rule) as one:
-        assert artifact_of(await one.call("write", "{}"))["expose_as_resource"] is False
-        assert [record.exposed for record in await one.artifacts()] == [False]
 
 
 # --- how the answer comes -------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from tests.relay.tooling import (
     Act,
     Tools,
     answering,
-    result,
     tools,
     uri_of,
 )
@@ -66,22 +65,6 @@ async def test_own_resources_follow_the_upstreams(tmp_path: Path) -> None:
         _, guide, artifact = orjson.loads(raw)["result"]["resources"]
         assert guide == GUIDE and artifact["uri"] == uri_of(record)
         assert (artifact["name"], artifact["mimeType"], artifact["size"]) == ("bild ü.png", "image/png", 208)
-
-
-async def test_own_resources_wait_for_the_upstreams_last_page(tmp_path: Path) -> None:
-    """A page that says there is more leaves as it came."""
-
-    def act(request: UpstreamRequest) -> ScriptedAnswer:
-        last = b'"cursor":"2"' in request.body
-        members = f'"resources":[{UPSTREAMS}]' + ("" if last else ',"nextCursor":"2"')
-        return ScriptedAnswer(chunks=[result(members)])
-
-    async with tools(tmp_path, act) as one:
-        record = await kept(one)
-        first = await one.request("resources/list", {})
-        assert uris(first) == ["file:///a"] and first["result"]["nextCursor"] == "2"
-        last = await one.request("resources/list", {"cursor": "2"})
-        assert uris(last) == ["file:///a", "doc://guide.md", uri_of(record)]
 
 
 async def test_many_artifacts_come_in_pages(tmp_path: Path) -> None:

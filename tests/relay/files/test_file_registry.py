@@ -32,17 +32,6 @@ async def test_time_counts_from_the_last_access(filing: Filing) -> None:
     assert await filing.agrees()
 
 
-async def test_reading_counts_as_access_and_listing_does_not(filing: Filing) -> None:
-    """A download keeps a file as finding it does."""
-    [read], [listed] = await filing.upload(b"1"), await filing.upload(b"2")
-    filing.clock.now += 60
-    opened = await filing.registry.read(read)
-    assert await opened.read(0, 10) == b"1"
-    assert await filing.registry.list(ALICE.id, FileKind.UPLOAD) == [read, listed]
-    filing.clock.now += 60
-    assert await filing.held() == [read]
-
-
 async def test_each_kind_has_its_time() -> None:
     """Without a time a file stays as long as its scope."""
     filing = Filing(artifact_ttl=None)

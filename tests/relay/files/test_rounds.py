@@ -359,7 +359,7 @@ def _opens(one: Tools, link: str) -> bool:
     path, _, query = link.partition("?")
     server, scope, file_id = path.split("/")[4:7]
     try:
-        one.credentials.check_file("delivery", server, scope, file_id, parameters(query))
+        one.credentials.check_file("delivery", (server, scope, file_id), parameters(query))
     except CredentialRefused:
         return False
     return True

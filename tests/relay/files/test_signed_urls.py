@@ -22,32 +22,6 @@ async def opened(store: MemoryStore, clock: Clock, configured: bytes | None = No
     return credentials
 
 
-async def test_credential_is_good_at_its_server_for_its_time() -> None:
-    """The check gives back whose files may come; elsewhere or later it is refused."""
-    clock = Clock()
-    credentials = await opened(MemoryStore(), clock)
-    query, expires = credentials.issue("one", SCOPE)
-    assert expires == clock() + 60
-    credential = await credentials.check("one", parameters(query))
-    assert (credential.server, credential.scope) == ("one", SCOPE)
-    with pytest.raises(CredentialRefused):
-        await credentials.check("two", parameters(query))
-    clock.now += 60
-    with pytest.raises(CredentialRefused):
-        await credentials.check("one", parameters(query))
-
-
-async def test_any_change_to_a_link_is_refused() -> None:
-    """Every parameter is signed, and none may be missing."""
-    credentials = await opened(MemoryStore(), Clock())
-    query = parameters(credentials.issue("one", SCOPE)[0])
-    for name in query:
-        with pytest.raises(CredentialRefused):
-            await credentials.check("one", query | {name: query[name] + "0"})
-        with pytest.raises(CredentialRefused):
-            await credentials.check("one", {other: query[other] for other in query if other != name})
-
-
 async def test_secret_is_made_once_for_all_who_share_a_store() -> None:
     """Replicas that start at once agree, and a restart keeps links good; a configured secret is another."""
     store, clock = MemoryStore(), Clock()
@@ -95,22 +69,3 @@ async def test_nonces_are_kept_until_they_are_worth_nothing() -> None:
     clock.now += 1
     await credentials.expire()
     assert await store.count(TABLE) == 0
-
-
-@pytest.mark.parametrize("changed", ["purpose", "server", "scope", "file", "time", "nothing"])
-async def test_link_to_a_file_is_for_that_file_alone(changed: str) -> None:
-    """Another purpose, server, scope or file, or a second too late, is refused."""
-    clock = Clock()
-    credentials = await opened(MemoryStore(), clock)
-    query = parameters(credentials.file_query("download", "one", SCOPE, FILE, clock() + 59.5))
-    if changed == "time":
-        clock.now += 60
-    asked = {"purpose": "download", "server": "one", "scope": SCOPE, "file": FILE}
-    if changed in asked:
-        asked[changed] = "delivery"
-    purpose, server, scope, file_id = asked.values()
-    if changed == "nothing":
-        credentials.check_file(purpose, server, scope, file_id, query)
-    else:
-        with pytest.raises(CredentialRefused):
-            credentials.check_file(purpose, server, scope, file_id, query)

@@ -10,7 +10,6 @@ import pytest
 
 from adapter.errors import (
     AdapterError,
-    FileTooLarge,
     QuotaReached,
     SessionUnknown,
     StorageFailed,
@@ -21,7 +20,6 @@ from adapter.errors import (
 from adapter.relay.files.file_transactions import Spend
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import UploadQueue
-from adapter.rules.files.file_records import FileKind
 from adapter.wire.signed_urls import UploadCredential, parameters
 from tests.relay.filing import ALICE, BOB, Filing, all_open
 
@@ -41,55 +39,7 @@ async def credential(filing: Filing) -> tuple[Callable[[], Awaitable[UploadCrede
 # --- what is kept ---
 
 
-async def test_batch_is_held_in_the_order_it_came(filing: Filing) -> None:
-    """Names, sizes and digests are those of the files; the records, rows and files are one set."""
-    batch = await filing.registry.begin(ALICE, "one", None)
-    for name, pieces in (("名前.txt", [b"he", b"llo"]), ("b.bin", [])):
-        batch.add(name, "text/plain")
-        for piece in pieces:
-            await batch.write(piece)
-        await batch.end_file()
-    first, second = await batch.keep([sha256(b"hello").upper(), sha256(b"")], None)
-    await batch.discard()
-    assert (first.filename, first.content.size, first.content.sha256) == ("名前.txt", 5, sha256(b"hello"))
-    assert (second.filename, second.content.size, second.server) == ("b.bin", 0, "one")
-    assert first.owner == ALICE.owner
-    assert await filing.registry.list(ALICE.id, FileKind.UPLOAD) == [first, second]
-    assert filing.files.placed[first.place] == b"hello"
-    assert await filing.agrees()
-
-
-async def test_files_of_one_scope_are_nothing_to_another(filing: Filing) -> None:
-    """The same id asked for in another scope is a file that never was."""
-    [record] = await filing.upload(b"x")
-    assert await filing.registry.find(BOB.id, FileKind.UPLOAD, record.id) is None
-    assert await filing.registry.find(ALICE.id, FileKind.ARTIFACT, record.id) is None
-    assert await filing.held(BOB) == []
-
-
 # --- limits while reading ---
-
-
-async def test_file_is_refused_at_the_byte_too_many() -> None:
-    """The limit holds while the file comes, and its error names the setting."""
-    filing = Filing(max_file_bytes=10)
-    batch = await filing.registry.begin(ALICE, "one", None)
-    batch.add("a", None)
-    await batch.write(b"x" * 10)
-    with pytest.raises(FileTooLarge, match=r"uploads\.max_file_bytes"):
-        await batch.write(b"x")
-    assert filing.steps.taken["write"] == 1
-    await batch.discard()
-    assert await filing.agrees() and await all_open(filing)
-
-
-async def test_files_are_counted_as_they_come() -> None:
-    """The file that is one too many does not begin."""
-    filing = Filing(max_files=2)
-    with pytest.raises(FileTooLarge, match=r"uploads\.max_files"):
-        await filing.begin(b"1", b"2", b"3")
-    assert filing.steps.taken["write"] == 2
-    assert await filing.agrees() and await all_open(filing)
 
 
 async def test_batch_that_never_fits_is_refused_while_it_comes(filing: Filing) -> None:
@@ -175,37 +125,6 @@ async def test_more_than_was_announced_is_refused(filing: Filing) -> None:
 # --- what is refused in the end ---
 
 
-@pytest.mark.parametrize(
-    ("digests", "sentence"),
-    [
-        ([sha256(b"1"), sha256(b"3")], "file 2"),
-        ([sha256(b"1")], "2 files and 1 digest"),
-        ([sha256(b"2"), sha256(b"1")], "file 1"),
-        ([sha256(b"1"), "\udcff"], "file 2"),
-    ],
-)
-async def test_wrong_digest_refuses_the_batch_and_spends_nothing(
-    filing: Filing, digests: list[str], sentence: str
-) -> None:
-    """One file that is not what was announced takes the others along; the credential is good for another try."""
-    check, spend = await credential(filing)
-    batch = await filing.begin(b"1", b"2")
-    with pytest.raises(UploadRefused, match=sentence):
-        await batch.keep(digests, spend)
-    await batch.discard()
-    assert await filing.held() == []
-    assert await filing.agrees() and await all_open(filing)
-    assert await check()
-
-
-async def test_batch_without_a_file_is_refused(filing: Filing) -> None:
-    """Nothing came, so nothing is spent."""
-    check, spend = await credential(filing)
-    with pytest.raises(UploadRefused, match="no file"):
-        await filing.upload(spend=spend)
-    assert await check()
-
-
 @pytest.mark.parametrize("step", ["write", "finish", "place", "rows"])
 @pytest.mark.parametrize(
     "failure", [StorageFull(), StorageFailed(), StoreUnavailable()], ids=lambda f: f.code
@@ -280,35 +199,6 @@ async def test_discard_twice_and_after_keep_is_harmless(filing: Filing) -> None:
 
 
 # --- many at once ---
-
-
-@pytest.mark.parametrize("size", [10, 15, 100, 333, 1000])
-async def test_64_batches_at_once_never_exceed_the_quota(filing: Filing, size: int) -> None:
-    """Each fits, so each is kept, though later ones drive earlier ones out; at no instant is there too much."""
-    most = {"held": 0, "staged": 0, "rows": 0}
-
-    async def watch() -> None:
-        while True:
-            most["held"] = max(most["held"], filing.registry.used(ALICE.id))
-            most["staged"] = max(most["staged"], sum(staging.size for staging in filing.files.stagings))
-            most["rows"] = max(most["rows"], await filing.store.count("files") * size)
-            await asyncio.sleep(0)
-
-    watching = asyncio.ensure_future(watch())
-    batches = await asyncio.gather(*(filing.upload(b"x" * size) for _ in range(64)))
-    watching.cancel()
-    assert all(len(records) == 1 for records in batches)
-    assert max(most.values()) <= 1000
-    assert filing.registry.used(ALICE.id) == min(64, 1000 // size) * size
-    assert await filing.agrees() and await all_open(filing)
-
-
-async def test_64_batches_that_all_fit_are_all_kept() -> None:
-    """Filling the quota to the last byte refuses and evicts nobody."""
-    filing = Filing(scope_bytes=64 * 2 * 7)
-    batches = await asyncio.gather(*(filing.upload(b"x" * 7, b"y" * 7) for _ in range(64)))
-    assert len(await filing.held()) == sum(map(len, batches)) == 128
-    assert filing.registry.used(ALICE.id) == 64 * 2 * 7
 
 
 async def test_batches_come_in_in_the_order_they_asked(filing: Filing) -> None:

@@ -89,33 +89,6 @@ async def test_bytes_outside_the_handle_stay(tmp_path: Path) -> None:
         assert one.upstream.requests[0].body == before + str(path).encode() + behind
 
 
-async def test_tool_that_repeats_its_path_shows_the_handle(tmp_path: Path) -> None:
-    """Where the store lies is nobody's business; every other text of the result stays."""
-
-    def echo(request: UpstreamRequest) -> ScriptedAnswer:
-        path = arguments_of(request)["path"]
-        return ScriptedAnswer(chunks=[said(f"read {path}, not {tmp_path}/state/db nor /etc/passwd")])
-
-    async with tools(tmp_path, echo) as one:
-        handle = await one.handle(b"hello")
-        (block,) = (await one.call("read", f'{{"path":"{handle}"}}'))["result"]["content"]
-        assert block["text"] == f"read {handle}, not [withheld path] nor /etc/passwd"
-
-
-async def test_tool_that_names_its_path_from_elsewhere_shows_the_handle(tmp_path: Path) -> None:
-    """Relative to its own directory, as Playwright does; other places of the store are not told at all."""
-
-    def echo(request: UpstreamRequest) -> ScriptedAnswer:
-        path = arguments_of(request)["path"]
-        place = path.removeprefix(str(tmp_path))
-        return ScriptedAnswer(chunks=[said(f"setFiles(['../../data{place}']), not ../../data{place}.bak")])
-
-    async with tools(tmp_path, echo) as one:
-        handle = await one.handle(b"hello")
-        (block,) = (await one.call("read", f'{{"path":"{handle}"}}'))["result"]["content"]
-        assert block["text"] == f"setFiles(['{handle}']), not [withheld path]"
-
-
 async def test_other_tools_are_not_touched(tmp_path: Path) -> None:
     """What looks like a handle is any text in a tool that takes no files."""
     async with tools(tmp_path, OK) as one:
@@ -269,10 +242,10 @@ async def test_url_is_signed_for_this_file_and_for_fetching_only(tmp_path: Path)
         assert f"{url.scheme}://{url.netloc}" == "http://adapter.test"
         assert url.path == f"/upload/one/{record.scope}/{record.id}/bild%20%C3%BC.png"
         query = dict(parse_qsl(url.query))
-        one.credentials.check_file("delivery", "one", record.scope, record.id, query)
+        one.credentials.check_file("delivery", ("one", record.scope, record.id), query)
         for purpose, file_id in (("download", record.id), ("delivery", "0" * 32)):
             with pytest.raises(Exception, match="not valid"):
-                one.credentials.check_file(purpose, "one", record.scope, file_id, query)
+                one.credentials.check_file(purpose, ("one", record.scope, file_id), query)
 
 
 @pytest.mark.parametrize("delivery", ["base64", "data_uri"])
