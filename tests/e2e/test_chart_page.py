@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.doc_blocks import blocks_of
 from tests.e2e.charts import BASES, HELM, HELM_TIMEOUT, OVERLAYS, default_values, rendered
-from tests.e2e.pasted import blocks
 from tests.e2e.provision import ROOT, helm
 
 pytestmark = pytest.mark.e2e
@@ -28,7 +28,7 @@ print(yaml.safe_load(sys.stdin)["data"]["config.yaml"])
 
 
 def helm_blocks() -> list[str]:
-    return [block for block in blocks(PAGE, "sh") if "helm " in block]
+    return [each.text for each in blocks_of(PAGE) if each.language == "sh" and "helm " in each.text]
 
 
 def test_the_commands_render_and_check(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def script(path: Path, text: str) -> None:
 
 def test_the_values_on_the_page_render() -> None:
     """Each YAML block is values of the chart, which Helm takes after those of a shape."""
-    found = [yaml.safe_load(block) for block in blocks(PAGE, "yaml")]
+    found = [yaml.safe_load(each.text) for each in blocks_of(PAGE) if each.language == "yaml"]
     assert len(found) == 3
     for values in found:
         assignments = [

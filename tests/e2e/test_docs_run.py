@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,98 +18,23 @@ import pytest
 import yaml
 
 from tests.doc_blocks import Block, blocks
+from tests.e2e.pasted import SHOWN_PORT, Beginner, lines, newcomer
 from tests.e2e.provision import packages
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
-SHOWN_PORT = "8932"
-"""The port of the pages; the reader's own port takes its place."""
-
-TIMEOUT = 60
-"""Seconds one command may take."""
-
-
-@dataclass(frozen=True)
-class Beginner:
-    """Somebody with an empty home, who types in ``folder`` and has the port ``port`` free."""
-
-    folder: Path
-    home: Path
-    port: int
-    programs: Path
-
-    @property
-    def variables(self) -> dict[str, str]:
-        path = [str(self.programs), str(Path(sys.executable).parent), os.environ["PATH"]]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MCP_"))}
-        own = {"HOME": str(self.home), "PATH": os.pathsep.join(path), "ADAPTER_CORE__PORT": str(self.port)}
-        return {**kept, **own}
-
-    def types(self, command: str, **variables: str) -> str:
-        """The output of shell text, which must succeed."""
-        ran = subprocess.run(
-            ["bash", "-euc", command.replace(SHOWN_PORT, str(self.port))],
-            cwd=self.folder,
-            env={**self.variables, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-        )
-        assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
-        return ran.stdout
-
-    @contextmanager
-    def runs(self, command: str, ready: str, **variables: str) -> Iterator[str]:
-        """A command that serves until it is stopped; what it printed up to a line with ``ready``."""
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {command.replace(SHOWN_PORT, str(self.port))} 2>&1"],
-            cwd=self.folder,
-            env={**self.variables, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        printed = ""
-        try:
-            while ready not in printed:
-                line = process.stdout.readline()
-                assert line, f"{command} ended:\n{printed}"
-                printed += line
-            yield printed
-        finally:
-            # Not SIGINT: where the tests run in the background of a shell it is ignored, until the command serves.
-            process.terminate()
-            try:
-                process.communicate(timeout=TIMEOUT)
-            finally:
-                process.kill()
-
 
 @pytest.fixture
 def beginner(tmp_path: Path) -> Beginner:
     """A new user."""
-    folders = [tmp_path / name for name in ("folder", "home", "programs")]
-    for each in folders:
-        each.mkdir()
-    folder, home, programs = folders
-    return Beginner(folder, home, free_port(), programs)
+    return newcomer(tmp_path)
 
 
 def on(page: str, language: str, containing: str = "") -> Block:
     """The one block of a page, of that language and with that text."""
     (found,) = (each for each in blocks(language) if each.page.name == page and containing in each.text)
     return found
-
-
-def lines(block: Block) -> list[str]:
-    """The commands of a block, without comments."""
-    joined = re.sub(r"\\\n\s*", " ", block.text)
-    return [
-        re.sub(r"\s{2,}#.*", "", line) for line in joined.splitlines() if line and not line.startswith("#")
-    ]
 
 
 def notebook(text: str) -> str:

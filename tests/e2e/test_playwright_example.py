@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.file_form import REPORT, choose, form_page
 from tests.e2e.filing import Host, Json, content_of, curl, python_host, said, sha256, texts
-from tests.e2e.pasted import machine
+from tests.e2e.pasted import newcomer_with_npx
 from tests.e2e.provision import ROOT
-from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
@@ -32,10 +31,11 @@ async def form() -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def mount(node: Path, chromium: Path, tmp_path: Path) -> AsyncIterator[str]:
+def mount(node: Path, chromium: Path, tmp_path: Path) -> Iterator[str]:
     """The address of the example's browser."""
-    async with machine(tmp_path, node, chromium).serving(free_port(), "--config", EXAMPLE) as base:
-        yield f"{base}/mcp/playwright"
+    reader = newcomer_with_npx(tmp_path, node, chromium)
+    with reader.runs(f"mcp-adapter serve --config {EXAMPLE}", ready="serving"):
+        yield f"http://127.0.0.1:{reader.port}/mcp/playwright"
 
 
 def kept(result: Json) -> dict[str, Json]:
