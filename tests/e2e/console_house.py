@@ -89,6 +89,16 @@ class House:
         return path.read_bytes()
 
 
+async def played(
+    node: Path, chromium: Path, place: Path, script: Path, *words: str, within: float
+) -> dict[str, Any]:
+    """What a script saw that plays in the system's browser; it has so many seconds."""
+    environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(chromium)}
+    async with await start([node, script, *words], place / f"{script.stem}.log", environment) as running:
+        seen: dict[str, Any] = json.loads(await running.line(within))
+    return seen
+
+
 @asynccontextmanager
 async def house(place: Path, *, auth: bool) -> AsyncIterator[House]:
     """An adapter in front of the demo, a hosted shop, and where ``auth`` is on the servers nobody trusts.

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.processes import start
-from tests.e2e.provision import packages
+from tests.e2e.console_house import played
 from tests.edge.conftest import adapter, upstream
 from tests.edge.granting import TOKENS, StartScene, scene_of
 from tests.ports import free_port
@@ -29,9 +26,7 @@ def scene(upstream: Any, adapter: Any) -> StartScene:
 
 async def seen_by(node: Path, chromium: Path, place: Path, script: str, *words: str) -> dict[str, Any]:
     """What a browser saw that does what a script says; all pages behaved."""
-    environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(chromium)}
-    async with await start([node, SCRIPTS / script, *words], place / "browser.log", environment) as running:
-        seen: dict[str, Any] = json.loads(await running.line(TIMEOUT))
+    seen = await played(node, chromium, place, SCRIPTS / script, *words, within=TIMEOUT)
     assert (seen["axe"], seen["violations"], seen["errors"]) == ([], [], [])
     return seen
 

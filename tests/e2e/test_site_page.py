@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.processes import start
-from tests.e2e.provision import packages
+from tests.e2e.console_house import played
 from tests.test_site import site
 
 __all__ = ["site"]
@@ -28,12 +25,8 @@ async def test_settings_can_be_read_at_any_width(
 ) -> None:
     """On a phone, a laptop and a wide screen: neither the page nor a table scrolls sideways, and no column of text is
     squeezed."""
-    environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(chromium)}
     page = (site / "docs" / "settings.html").as_uri()
-    async with await start(
-        [node, SCRIPT, page, *map(str, LETTERS)], tmp_path / "site.log", environment
-    ) as running:
-        seen = json.loads(await running.line(TIMEOUT))
+    seen = await played(node, chromium, tmp_path, SCRIPT, page, *map(str, LETTERS), within=TIMEOUT)
     for width, least in LETTERS.items():
         found = seen[str(width)]
         assert (found["page"], found["scrolls"], found["outside"]) == (width, 0, []), (width, found)

@@ -6,12 +6,13 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from mcp.shared.exceptions import MCPError
 
 from tests.e2e.clients.sign_in import provider
 from tests.e2e.filing import PythonHost, python_host, texts
-from tests.e2e.oauth.authorization_server import AuthorizationServer
+from tests.e2e.oauth.authorization_server import SERVICE, AuthorizationServer
 from tests.e2e.processes import START_TIMEOUT, Adapter, start
 from tests.e2e.replicas import Serving
 from tests.e2e.talk import Command, Talk, connected
@@ -47,6 +48,18 @@ async def protected_server(
     argv.append(public or f"http://127.0.0.1:{port}")
     async with await start(argv, place / "protected_server.log") as running:
         yield await running.line(START_TIMEOUT)
+
+
+def service(issuer: AuthorizationServer, upstream: str, **more: str) -> dict[str, Any]:
+    """``upstream.auth`` by which the adapter asks for tokens as the service."""
+    return {
+        "issuer": issuer.issuer,
+        "client_id": SERVICE["client_id"],
+        "client_secret": SERVICE["client_secret"],
+        "scopes": ["mcp"],
+        "resource": upstream,
+        **more,
+    }
 
 
 def person(name: str, front: Adapter | Serving, mode: str) -> AbstractAsyncContextManager[PythonHost]:

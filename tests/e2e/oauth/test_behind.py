@@ -19,9 +19,9 @@ from jwt.algorithms import get_default_algorithms
 from adapter.oauth.client_authentication import PrivateKey
 from tests.e2e.clients.browser import Browser
 from tests.e2e.filing import PythonHost, content_of, curl, python_host, said, texts
-from tests.e2e.oauth.authorization_server import SERVICE, AuthorizationServer, authorization_server
+from tests.e2e.oauth.authorization_server import AuthorizationServer, authorization_server
 from tests.e2e.oauth.front import protected_adapter
-from tests.e2e.oauth.protection import person, protected_server, signed_in
+from tests.e2e.oauth.protection import person, protected_server, service, signed_in
 from tests.e2e.processes import Adapter
 from tests.e2e.talk import Command
 from tests.ports import free_port
@@ -43,18 +43,6 @@ INITIALIZE = {
     "clientInfo": {"name": "a", "version": "1"},
 }
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/authorize/[\w/-]+")
-
-
-def service(issuer: AuthorizationServer, upstream: str, **more: str) -> dict[str, Any]:
-    """``upstream.auth`` by which the adapter asks for tokens as the service."""
-    return {
-        "issuer": issuer.issuer,
-        "client_id": SERVICE["client_id"],
-        "client_secret": SERVICE["client_secret"],
-        "scopes": ["mcp"],
-        "resource": upstream,
-        **more,
-    }
 
 
 def behind(upstream: str, auth: dict[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,11 +12,11 @@ from urllib.parse import quote
 import pytest
 
 from tests.e2e.clients.browser import Browser, Page
+from tests.e2e.console_house import played
 from tests.e2e.filing import curl
 from tests.e2e.oauth.authorization_server import AuthorizationServer, authorization_server
 from tests.e2e.oauth.front import protected_adapter
-from tests.e2e.processes import Adapter, Server, start
-from tests.e2e.provision import packages
+from tests.e2e.processes import Adapter, Server
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -61,14 +59,11 @@ async def console(place: Path, **more: Any) -> AsyncIterator[tuple[Adapter, Auth
         yield front, issuer
 
 
-async def played(
+async def scene_of(
     node: Path, chromium: Path, place: Path, scene: str, url: str, *words: str
 ) -> dict[str, Any]:
-    """What a scene saw. Fails with its error when it does not come to its end."""
-    environment = {**os.environ, "NODE_MODULES": str(packages()), "CHROMIUM": str(chromium)}
-    async with await start([node, SCENES, scene, url, *words], place / "scene.log", environment) as running:
-        seen: dict[str, Any] = json.loads(await running.line(SCENE_TIMEOUT))
-    return seen
+    """What a scene saw."""
+    return await played(node, chromium, place, SCENES, scene, url, *words, within=SCENE_TIMEOUT)
 
 
 async def test_an_operator_signs_in_works_and_signs_out(
@@ -77,7 +72,7 @@ async def test_an_operator_signs_in_works_and_signs_out(
     """The page leads to the issuer and back to where its reader was; a tool is called as that person; a cookie that no
     script can read keeps them signed in until they sign out."""
     async with console(tmp_path) as (front, issuer):
-        seen = await played(node, chromium, tmp_path, "work", f"{front.base}/explorer/", "ada")
+        seen = await scene_of(node, chromium, tmp_path, "work", f"{front.base}/explorer/", "ada")
         assert seen["before"] == {"who": "", "field": False}, "the first look asks for a token"
         assert seen["who"].startswith(f"ada@{issuer.issuer}"[:20]) and "operator" in seen["who"]
         assert seen["back"].endswith("#/server/upstream/tools/echo")
@@ -94,7 +89,7 @@ async def test_who_may_see_nothing_reads_why_and_signs_out(
 ) -> None:
     """The page names what would be enough, on a phone too; another person can sign in afterwards."""
     async with console(tmp_path, viewer_scopes=["mcp-console"]) as (front, _):
-        seen = await played(node, chromium, tmp_path, "refused", f"{front.base}/explorer/", "eve")
+        seen = await scene_of(node, chromium, tmp_path, "refused", f"{front.base}/explorer/", "eve")
         for right in ("the scope mcp-console", "staff in groups", "operators in groups"):
             assert right in seen["said"], seen
         assert seen["wide"] == 390
@@ -110,7 +105,7 @@ async def test_roles_follow_the_claims(
             ("bob", 200, 200, 403),
             ("eve", 403, 403, 403),
         ):
-            seen = await played(node, chromium, tmp_path, "roles", f"{front.base}/explorer/", person)
+            seen = await scene_of(node, chromium, tmp_path, "roles", f"{front.base}/explorer/", person)
             assert (seen["me"], seen["servers"], seen["accept"]) == (me, servers, accept), (person, seen)
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from tests.e2e.clients.browser import Browser
 from tests.e2e.filing import PythonHost, python_host, said
-from tests.e2e.oauth.authorization_server import SERVICE, AuthorizationServer, authorization_server
+from tests.e2e.oauth.authorization_server import AuthorizationServer, authorization_server
 from tests.e2e.oauth.front import three_replicas
-from tests.e2e.oauth.protection import link_of, person, protected_server
+from tests.e2e.oauth.protection import link_of, person, protected_server, service
 from tests.e2e.replicas import Serving
 from tests.ports import free_port
 
@@ -35,18 +35,6 @@ def keeping(upstream: str, auth: Mapping[str, Any], vary: list[str] | None) -> d
         "upstream": {"url": upstream, "auth": auth},
         "adapters": [],
         "stages": {"ticket": {"cache": cache}},
-    }
-
-
-def of_service(issuer: AuthorizationServer, upstream: str, kind: str) -> dict[str, Any]:
-    """``upstream.auth`` of type ``kind``, with which the service asks for tokens."""
-    return {
-        "type": kind,
-        "issuer": issuer.issuer,
-        "client_id": SERVICE["client_id"],
-        "client_secret": SERVICE["client_secret"],
-        "scopes": ["mcp"],
-        "resource": upstream,
     }
 
 
@@ -84,7 +72,7 @@ async def test_one_credential_of_the_adapter_serves_both(
             tmp_path,
             issuer,
             upstream,
-            server=keeping(upstream, of_service(issuer, upstream, "client_credentials"), vary),
+            server=keeping(upstream, {"type": "client_credentials", **service(issuer, upstream)}, vary),
         ) as front,
         person("ada", front, mode) as ada,
         person("bob", front, mode) as bob,
@@ -127,7 +115,7 @@ async def test_each_has_a_credential_for_the_upstream(
             port=port,
             server=keeping(
                 upstream,
-                {"type": kind} if kind == "passthrough" else of_service(issuer, upstream, kind),
+                {"type": kind, **({} if kind == "passthrough" else service(issuer, upstream))},
                 [],
             ),
         ) as front,
