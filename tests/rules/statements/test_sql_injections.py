@@ -19,11 +19,8 @@ from adapter.rules.statements.statements import StatementRefused, SubstitutionFa
 from tests.hosted.injections import FAMILIES
 from tests.rules.sql_statements import DIALECTS, ENV, INPUTS, Sql, bound
 
-INJECTIONS = tuple(
-    text
-    for family in ("always true", "stacked", "unions", "multibyte", "placeholders")
-    for text in FAMILIES[family]
-)
+_KINDS = ("always true", "stacked", "unions", "multibyte", "placeholders")
+INJECTIONS = tuple(dict.fromkeys(text for kind in _KINDS for text in FAMILIES[kind]))
 
 
 @pytest.fixture(scope="module")
