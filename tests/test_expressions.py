@@ -36,7 +36,7 @@ BUILT = [
     Expression(
         "rules.files.filenames:any_of", spellings.any_of(("/srv/a b/store", "C:\\store")), ("search",)
     ),
-    Expression("rules.files.filenames:_spelling", spellings._spelling("é", False), ("match",)),
+    Expression("rules.files.filenames:_spelling", spellings._spelling("é"), ("match",)),
     Expression("rules.tools.visibility:_longer", policies._longer(256, 2000), ("search",)),
     Expression("rules.statements.sql:line_end", re.compile(r"[^\n\r]*"), ("match",)),
     # The globs of `stages`, which Python makes expressions of.
