@@ -68,9 +68,11 @@ def end_tidily_when_terminated() -> None:
 
 
 @asynccontextmanager
-async def upstream_running(place: Path, module: str = "tests.bench.upstream") -> AsyncIterator[int]:
+async def upstream_running(
+    place: Path, module: str = "tests.bench.upstream", *flags: str
+) -> AsyncIterator[int]:
     """An upstream of the bench as its own process; yields its port."""
-    argv = [sys.executable, "-m", module]
+    argv = [sys.executable, "-m", module, *flags]
     with (place / "upstream.log").open("wb") as log:
         process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=log)
     assert process.stdout is not None
@@ -283,11 +285,13 @@ def adapter(
     return adapter_with(settings, address, place)
 
 
-def adapter_with(settings: Mapping[str, object], address: Address, place: Path) -> Starting:
-    """The adapter with any settings that let it answer at ``address``."""
+def adapter_with(
+    settings: Mapping[str, object], address: Address, place: Path, command: Sequence[str] = ADAPTER
+) -> Starting:
+    """The adapter with any settings that let it answer at ``address``, run by ``command``."""
     config = place / "adapter.yaml"
     config.write_text(json.dumps(settings))  # JSON is YAML too
-    return _proxy([*ADAPTER, "serve", "--config", str(config)], address, place)
+    return _proxy([*command, "serve", "--config", str(config)], address, place)
 
 
 def fastmcp_python() -> Path:

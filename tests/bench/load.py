@@ -193,8 +193,8 @@ class Client:
             raise LoadFailed(f"tools/list was answered {answer.status}: {answer.body[:300]!r}")
         return answer
 
-    async def upload(self, content: bytes) -> str:
-        """The handle of a file that is uploaded on this connection."""
+    def form(self, content: bytes) -> tuple[bytes, bytes]:
+        """Head and body of an upload of one file by this session."""
         body = (
             f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'.encode()
             + content
@@ -206,7 +206,11 @@ class Client:
             f"Content-Length: {len(body)}\r\nContent-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
             f"Authorization: Bearer {bearer}\r\nMcp-Session-Id: {self.session}\r\n\r\n"
         )
-        answer = await self._connection.exchange(head.encode() + body)
+        return head.encode(), body
+
+    async def upload(self, content: bytes) -> str:
+        """The handle of a file that is uploaded on this connection."""
+        answer = await self._connection.exchange(b"".join(self.form(content)))
         if answer.status >= 300:
             raise LoadFailed(f"An upload was answered {answer.status}: {answer.body[:300]!r}")
         handle: str = orjson.loads(answer.body)["upload_handle"]

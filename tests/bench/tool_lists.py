@@ -57,8 +57,8 @@ _NEXT = Scenario(PART, PART, tool_lists, 2000)
 _FIRST = Scenario(PART, PART, tool_lists, SESSIONS, clients=SESSIONS, least=0)
 
 
-def definitions() -> list[dict[str, Any]]:
-    """Tools as real servers have them: 600 bytes, some of them too long for the description policy."""
+def definitions(count: int) -> list[dict[str, Any]]:
+    """So many tools as real servers have them: 600 bytes, some of them too long for the description policy."""
     properties = {
         f"argument_{number}": {"type": "string", "description": "What it is used for, in a sentence or two."}
         for number in range(4)
@@ -71,14 +71,14 @@ def definitions() -> list[dict[str, Any]]:
             "inputSchema": schema,
             "annotations": {"readOnlyHint": True},
         }
-        for number in range(TOOLS)
+        for number in range(count)
     ]
 
 
 class ListingConnection(UpstreamConnection):
     """The bench's upstream with a longer list, made once."""
 
-    result = orjson.dumps({"tools": definitions()})
+    result = orjson.dumps({"tools": definitions(TOOLS)})
 
     def _answer(self, message: dict[str, Any]) -> None:
         if message.get("method") == "tools/list":
