@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from adapter.errors import BadRequest, UpstreamBroken
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain
-from adapter.relay.replies import EVENT_STREAM, has_coding, media_type, too_large
+from adapter.relay.replies import EVENT_STREAM, has_coding, media_type
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, failure, read_response
@@ -44,45 +43,38 @@ def refused_whole(refused: list[bytes]) -> ClientResponse:
     return ClientResponse(200, [JSON], b"[" + b",".join(refused) + b"]")
 
 
-async def joined(
-    answer: ClientResponse, requests: list[Envelope], refused: list[bytes], limit: int
-) -> ClientResponse:
+async def joined(answer: ClientResponse, requests: list[Envelope], refused: list[bytes]) -> ClientResponse:
     """The upstream's answer to ``requests`` and the refusals in one: events or elements before its own.
 
     What is no answer to them, such as a body of status 500, becomes an error for each. A status between 400 and 499 is
     left as it came, for it concerns all members: clients authorize, wait or initialize, and send all of them again.
-    Raises AnswerTooLarge above ``limit`` bytes, and what reading the answer raises.
     """
     if 400 <= answer.status < 500:
         return answer
-    is_encoded = has_coding(answer.headers)
-    if media_type(answer.headers) == EVENT_STREAM and not is_encoded:
-        events = b"".join(map(encode, refused))
-        answer.body = events + answer.body if isinstance(answer.body, bytes) else _behind(events, answer.body)
-        answer.headers = of_changed_body(answer.headers)
-        return answer
-    what, members = "answered the batch without a response to this request.", list[bytes]()
+    is_encoded, kind = has_coding(answer.headers), media_type(answer.headers)
+    answer.headers = of_changed_body(answer.headers)
     if is_encoded:
-        what = "compressed an answer although no compression was requested."
-    elif answer.status != 200:
-        what = f"answered with HTTP status {answer.status}."
-    else:
-        members = _responses(await _whole(answer, limit))
-    await answer.close()
-    headers = [field for field in of_changed_body(answer.headers) if field[0].lower() != "content-type"]
-    errors = _missing(requests, members, UpstreamBroken(f"The upstream server {what}"))
-    return ClientResponse(200, [*headers, JSON], b"[" + b",".join([*refused, *members, *errors]) + b"]")
-
-
-async def _whole(answer: ClientResponse, limit: int) -> bytes:
+        return await _replaced(
+            answer, requests, refused, "compressed an answer although no compression was requested."
+        )
+    if kind == EVENT_STREAM:
+        events = b"".join(map(encode, refused))
+        answer.body = events + answer.body if isinstance(answer.body, bytes) else _around(events, answer.body)
+        return answer
     if isinstance(answer.body, bytes):
-        return answer.body
-    body = bytearray()
-    async for piece in answer.body:
-        body += piece
-        if len(body) > limit:
-            raise too_large(limit)
-    return bytes(body)
+        members = _responses(answer.body) if answer.status == 200 else []
+        return _listed(answer, [*refused, *members, *_missing(requests, members)])
+    if answer.status != 200:
+        return await _replaced(answer, requests, refused, f"answered with HTTP status {answer.status}.")
+    return await _enclosed(answer, requests, refused)
+
+
+def _listed(answer: ClientResponse, responses: list[bytes]) -> ClientResponse:
+    """The answer with these responses as its whole body."""
+    answer.status, answer.length = 200, None
+    answer.headers = [field for field in answer.headers if field[0].lower() != "content-type"] + [JSON]
+    answer.body = b"[" + b",".join(responses) + b"]"
+    return answer
 
 
 def _responses(body: bytes) -> list[bytes]:
@@ -95,16 +87,52 @@ def _responses(body: bytes) -> list[bytes]:
         return []
 
 
-def _missing(requests: list[Envelope], responses: list[bytes], error: UpstreamBroken) -> list[bytes]:
+def _missing(requests: list[Envelope], responses: list[bytes]) -> list[bytes]:
     """An error for each request that none of the responses answers."""
     answered = {response.id for response in map(read_response, responses) if response is not None}
     if None in answered:  # an error that names no request may be that of any
         return []
+    error = UpstreamBroken("The upstream server answered the batch without a response to this request.")
     return [failure(error, each.id_bytes) for each in requests if each.id not in answered]
 
 
-async def _behind(events: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    async with aclosing(pieces):
-        yield events
+async def _replaced(
+    answer: ClientResponse, requests: list[Envelope], refused: list[bytes], what: str
+) -> ClientResponse:
+    """An error for each request in place of an answer of which the upstream server ``what``."""
+    if not isinstance(answer.body, bytes):
+        await answer.body.aclose()
+    error = UpstreamBroken(f"The upstream server {what}")
+    return _listed(answer, [*refused, *(failure(error, each.id_bytes) for each in requests)])
+
+
+async def _enclosed(answer: ClientResponse, requests: list[Envelope], refused: list[bytes]) -> ClientResponse:
+    """An answer that is too long to be held, with the refusals put before its first element as it passes."""
+    assert not isinstance(answer.body, bytes)
+    pieces = answer.body
+    first = (await anext(pieces, b"")).lstrip()
+    answer.length = None
+    before = b"[" + b",".join(refused)
+    if first[:1] == b"{":
+        answer.body = _around(before + b"," + first, pieces, b"]")
+        return answer
+    elements = first[1:].lstrip()
+    if first[:1] != b"[" or not elements:
+        return await _replaced(
+            answer, requests, refused, "answered the batch with something other than responses."
+        )
+    answer.body = _around(before + (b"" if elements[:1] == b"]" else b",") + elements, pieces)
+    return answer
+
+
+async def _around(
+    before: bytes, pieces: AsyncGenerator[bytes, None], after: bytes = b""
+) -> AsyncGenerator[bytes, None]:
+    try:
+        yield before
         async for piece in pieces:
             yield piece
+        if after:
+            yield after
+    finally:
+        await pieces.aclose()

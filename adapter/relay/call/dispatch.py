@@ -138,8 +138,7 @@ class Relay:
             await (await self._notify(rest, session)).close()
             return refused_whole(refused)
         assert isinstance(rest.envelope, Batch)
-        answer = await self._batch(rest, session, rest.envelope, requests)
-        return await joined(answer, requests, refused, ask.server.rules.answer_limit)
+        return await joined(await self._batch(rest, session, rest.envelope, requests), requests, refused)
 
     async def _notify(self, ask: ClientRequest, session: Session | None) -> ClientResponse:
         """Notifications and responses: the upstream's own answer, 202 as a rule."""
