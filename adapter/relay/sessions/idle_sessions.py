@@ -1,16 +1,16 @@
 """The cleanup's part for sessions: idle ones rest, and ended ones are closed upstream.
 
-A round is as long as its work. Few sessions of one server are closed at the same time, and no server that is slow or
-silent holds up the others for long.
+A round is as long as its work. Each server has a queue of its own, and few sessions of it are closed at the same time;
+no server waits for another one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
@@ -111,19 +111,92 @@ SHORTEST = 1.0
 CLOSINGS = 4
 """Sessions of one server that are closed at the same time."""
 
-PAGE_SECONDS = 10.0
-"""Seconds after which no more sessions of a page are begun: a slow server's others come when they are due again."""
+MOST_WAITING = 10_000
+"""Sessions of one server that wait to be closed. While other servers have work too, others of it are left for later."""
+
+ROOM_WAIT = 5.0
+"""Seconds for which the only server with work is waited for, where it has as many sessions waiting as may."""
 
 UNREADABLE_REST = 3600.0
 """Seconds after which the cleanup looks again at sessions that this version cannot read."""
 
 
 class DueSession(NamedTuple):
-    """A session whose time has come. ``put_off``: Unix seconds until which it stands in no other's way."""
+    """A session whose time has come: its ``row`` and the id of its server. ``put_off``: Unix seconds until which it
+    stands in no other's way.
+
+    Thousands wait to be tended, so the record is read from the row again when it is this one's turn.
+    """
 
     row: Row
-    record: SessionRecord
+    server: str
     put_off: float
+
+
+class Overdue(NamedTuple):
+    """Sessions whose time has come; ``unreadable`` are the keys of those that this version cannot read."""
+
+    found: list[DueSession]
+    unreadable: list[str]
+
+
+@dataclass(slots=True)
+class ServerClosings:
+    """The sessions of one server that wait to be tended in one round, by their keys.
+
+    ``tend`` returns False if the server does not answer; then the others are left for the next round, and also where it
+    fails.
+    """
+
+    tend: Callable[[DueSession], Awaitable[bool]]
+    waiting: dict[str, DueSession] = field(default_factory=dict)
+    answers: bool = True
+    workers: list[asyncio.Task[None]] = field(default_factory=list)
+    room: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def busy(self) -> list[asyncio.Task[None]]:
+        """The workers that are not done."""
+        return [worker for worker in self.workers if not worker.done()]
+
+    @property
+    def is_full(self) -> bool:
+        """True while as many sessions wait as may."""
+        return len(self.waiting) >= MOST_WAITING
+
+    async def wait_for_room(self) -> None:
+        """Wait until half of the sessions that may wait do, or for some seconds: a slow server holds up no others."""
+        self.room.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ROOM_WAIT):
+                await self.room.wait()
+
+    def add(self, due: DueSession) -> None:
+        """Have a session tended, once for one that is found again while it waits."""
+        if self.answers:
+            self.waiting[due.row.key] = due
+            if len(self.busy) < CLOSINGS:
+                self.workers = [*self.busy, asyncio.get_running_loop().create_task(self._work())]
+
+    def stop(self) -> None:
+        """Leave what has not begun for the next round."""
+        self.answers = False
+        self.waiting.clear()
+        self.room.set()
+
+    async def _work(self) -> None:
+        while self.waiting:
+            due = self.waiting.pop(next(iter(self.waiting)))
+            answered = False
+            try:
+                answered = await self.tend(due)
+            finally:
+                if not answered:
+                    self.stop()
+            if len(self.waiting) <= MOST_WAITING // 2:
+                self.room.set()
+            # Where nothing is waited for at the server or the store, others would never have a turn.
+            await asyncio.sleep(0)
 
 
 @dataclass(slots=True)
@@ -142,68 +215,53 @@ class IdleSessions:
     async def tend(self) -> None:
         """Tend all sessions whose time has come. Raises StoreUnavailable."""
         await self.last_seen.write()
-        stopped: set[str] = set()
-        working: dict[str, asyncio.Task[None]] = {}
+        round_: dict[str, ServerClosings] = {}
         try:
-            while (page := await self.overdue(self.again)) or working:
-                of_servers: dict[str, list[DueSession]] = defaultdict(list)
-                for due in page:
-                    of_servers[due.record.server].append(due)
-                for server, dues in of_servers.items():
-                    # One that is still at its sessions of an earlier page has these when they are due again.
-                    if server not in working and server not in stopped:
-                        working[server] = asyncio.create_task(self._tend_all(server, dues, stopped))
-                if working:
-                    # No longer, so that a server that does not answer keeps no others waiting.
-                    await asyncio.wait(working.values(), timeout=SHORTEST)
-                for server in [server for server, task in working.items() if task.done()]:
-                    await working.pop(server)
+            while await self._page(round_) or await _some_work(round_, self.again):
+                pass
+        except asyncio.CancelledError:
+            for worker in _busy(round_):
+                worker.cancel()
+            raise
         finally:
-            # None may go on after the store was closed.
-            for task in working.values():
-                task.cancel()
-            await asyncio.gather(*working.values(), return_exceptions=True)
+            for closings in round_.values():
+                closings.stop()
+            # Wait for all of them also where one fails: none may go on after the store was closed.
+            workers = [worker for closings in round_.values() for worker in closings.workers]
+            await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _tend_all(self, server: str, dues: Iterable[DueSession], stopped: set[str]) -> None:
-        """Tend a server's sessions of a page, a few at the same time."""
-        until, waiting = asyncio.get_running_loop().time() + PAGE_SECONDS, iter(dues)
-        # All of them end, also where one fails.
-        ended = await asyncio.gather(
-            *(self._work(server, waiting, stopped, until) for _ in range(CLOSINGS)), return_exceptions=True
-        )
-        for failure in ended:
-            if failure is not None:
-                raise failure
-
-    async def _work(
-        self, server: str, waiting: Iterable[DueSession], stopped: set[str], until: float
-    ) -> None:
-        """Tend what ``waiting`` has, beside others who do, until the server is one that has ``stopped`` answering."""
-        loop = asyncio.get_running_loop()
-        for due in waiting:
-            if server in stopped or loop.time() > until:
-                return
-            answered = False
-            try:
-                answered = await self._tend(due)
-            finally:
-                if not answered:
-                    stopped.add(server)
-            # Where nothing is waited for at the server or the store, others would never have a turn.
-            await asyncio.sleep(0)
+    async def _page(self, round_: dict[str, ServerClosings]) -> bool:
+        """Queue the sessions that have been due for longest; False if there are none."""
+        overdue = await self.overdue(self.again)
+        if overdue.unreadable:
+            self.log.warning(
+                "sessions cannot be read and are passed over",
+                count=len(overdue.unreadable),
+                setting="state_persistence",
+            )
+            rest = self.sessions.clock() + UNREADABLE_REST
+            await self.sessions.store.touch(TABLE, dict.fromkeys(overdue.unreadable, rest))
+        for due in overdue.found:
+            closings = round_.setdefault(due.server, ServerClosings(self._tend))
+            if closings.is_full and len(_busy(round_)) == len(closings.busy):
+                await closings.wait_for_room()
+            if not closings.is_full:
+                closings.add(due)
+        # A store in memory makes nobody wait, and a page takes some milliseconds.
+        await asyncio.sleep(0)
+        return bool(overdue.found or overdue.unreadable)
 
     async def _tend(self, due: DueSession) -> bool:
         """Lay an idle session to rest, or forget one that has ended. False if the upstream does not answer."""
-        is_open = due.record.state is SessionState.OPEN
+        record = decode(due.row.value)
+        is_open = record.state is SessionState.OPEN
         if is_open and not await self.is_idle(due):
             return True
         # Closed first: if the client comes back in between, the upstream's 404 renews its session.
         try:
-            closed = await self._close_upstream(due.record)
+            closed = await self._close_upstream(record)
         except AdapterError as error:
-            self.log.info(
-                "upstream sessions are still to be closed", server=due.record.server, why=error.code
-            )
+            self.log.info("upstream sessions are still to be closed", server=record.server, why=error.code)
             return False
         if closed and is_open:
             await self.lay_to_rest(due)
@@ -224,30 +282,24 @@ class IdleSessions:
 
     # --- one session ------------------------------------------------------------------------------------------
 
-    async def overdue(self, put_off: float = 0.0) -> list[DueSession]:
+    async def overdue(self, put_off: float = 0.0) -> Overdue:
         """The sessions that have been due for longest, which is a page of them; they are put off by so many seconds,
         so that the next page has others. Raises StoreUnavailable.
         """
-        store, found = self.sessions.store, list[DueSession]()
+        overdue = Overdue([], [])
         now = self.sessions.clock()
-        while not found and (rows := await store.overdue(TABLE, now)):
-            dues: dict[str, float] = {}
-            for row in rows:
-                try:
-                    record = decode(row.value)
-                except ValueError:  # one that another version wrote harms no other
-                    dues[row.key] = now + UNREADABLE_REST
-                    continue
-                dues[row.key] = now + self._delay(record, put_off)
-                found.append(DueSession(row, record, dues[row.key]))
-            if len(found) < len(rows):
-                self.log.warning(
-                    "sessions cannot be read and are passed over",
-                    count=len(rows) - len(found),
-                    setting="state_persistence",
-                )
-            await store.touch(TABLE, {key: due for key, due in dues.items() if due > now})
-        return found
+        dues: dict[str, float] = {}
+        for row in await self.sessions.store.overdue(TABLE, now):
+            try:
+                record = decode(row.value)
+            except ValueError:  # one that another version wrote harms no other
+                overdue.unreadable.append(row.key)
+                continue
+            dues[row.key] = now + self._delay(record, put_off)
+            overdue.found.append(DueSession(row, record.server, dues[row.key]))
+        if put_off:
+            await self.sessions.store.touch(TABLE, dues)
+        return overdue
 
     def _delay(self, record: SessionRecord, put_off: float) -> float:
         """The seconds by which a session is put off.
@@ -296,7 +348,7 @@ class IdleSessions:
             if slots is not None:
                 await slots.give_back(row.key, slot)
             if self.sessions.on_event is not None:
-                self.sessions.on_event(record.server, "idle")
+                self.sessions.on_event(due.server, "idle")
 
     async def forget(self, row: Row) -> None:
         """Delete a session whose time is over and whose upstream session is closed, unless it was revived since ``row``
@@ -307,3 +359,22 @@ class IdleSessions:
                 self.sessions.cache.written(row.key)
                 self.sessions.cache.drop(row.key)
                 await self.sessions.tell_end(row.key)
+
+
+def _busy(round_: dict[str, ServerClosings]) -> list[asyncio.Task[None]]:
+    return [worker for closings in round_.values() for worker in closings.busy]
+
+
+async def _some_work(round_: dict[str, ServerClosings], most: float) -> bool:
+    """Wait until some worker is done, or for ``most`` seconds: sessions of other servers become due while one of them
+    does not answer. False if there is no work. Raises what a worker raises.
+    """
+    busy = _busy(round_)
+    if busy:
+        timeout = None if math.isinf(most) else most
+        await asyncio.wait(busy, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    for closings in round_.values():
+        for worker in closings.workers:
+            if worker.done():
+                worker.result()
+    return bool(busy)

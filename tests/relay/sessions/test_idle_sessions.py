@@ -11,7 +11,7 @@ from adapter import log
 from adapter.errors import StoreUnavailable, UpstreamSilent
 from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.idle_sessions import CLOSINGS
+from adapter.relay.sessions.idle_sessions import CLOSINGS, MOST_WAITING
 from adapter.relay.sessions.session_map import TABLE, SessionLimits
 from adapter.rules.access.sessions import (
     Handshake,
@@ -244,6 +244,14 @@ async def test_round_is_as_long_as_its_work(keeping: Keeping) -> None:
     await keeping.cleanup.run_once()
     assert len(keeping.well.asked) == len(set(keeping.well.asked)) == 10_000
     assert keeping.relaying.sessions.active == 0 and keeping.well.most_at_once <= CLOSINGS
+
+
+async def test_more_than_may_wait_are_closed_in_one_round_all_the_same(keeping: Keeping) -> None:
+    """Nothing is left for later where no other server has work."""
+    await keeping.open("well", MOST_WAITING + 1500)
+    keeping.relaying.clock.now += 11
+    await keeping.cleanup.run_once()
+    assert len(keeping.well.asked) == MOST_WAITING + 1500
 
 
 async def test_sessions_with_nothing_to_close_leave_others_their_turns(keeping: Keeping) -> None:

@@ -18,7 +18,7 @@ async def state_of(replicas: Replicas, session: str) -> SessionState | None:
 
 
 async def due_on(replica: Replica, put_off: float = 0.0) -> DueSession:
-    [due] = await replica.idle.overdue(put_off)
+    [due] = (await replica.idle.overdue(put_off)).found
     return due
 
 
@@ -47,7 +47,7 @@ async def test_nobodys_use_is_none() -> None:
     await one.last_seen.write()
     replicas.clock.now += 101
     due = await due_on(two, 60.0)
-    assert await two.idle.overdue() == []
+    assert (await two.idle.overdue()).found == []
     await two.idle.lay_to_rest(due)
     assert await state_of(replicas, session) is SessionState.IDLE
 

@@ -22,7 +22,7 @@ async def test_tombstones_time_counts_from_the_last_use() -> None:
         await one.sessions.find(session, "one", "anonymous")
         await one.last_seen.write()
     one.clock.now += 11
-    [due] = await one.idle.overdue()
+    [due] = (await one.idle.overdue()).found
     await one.idle.lay_to_rest(due)
     one.clock.now += 50
     assert (await one.sessions.find(session, "one", "anonymous")).asleep
@@ -34,7 +34,7 @@ async def test_tombstone_asked_for_in_vain_keeps_its_time() -> None:
     one = Relaying(down, limits=LIMITS)
     session = await one.open()
     one.clock.now += 11
-    [due] = await one.idle.overdue()
+    [due] = (await one.idle.overdue()).found
     await one.idle.lay_to_rest(due)
     found = await one.sessions.find(session, "one", "anonymous")
     with pytest.raises(UpstreamUnreachable):
