@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.errors import LimitReached, StoreUnavailable
@@ -23,13 +22,17 @@ TABLE = "session_slots"
 
 GROUP = "open"
 
+OPENING = 180.0
+"""Seconds for which a slot stands without a session: longer than a session takes to open, or its slot is renewed."""
+
 CHECKED = 600.0
-"""Seconds after which the cleanup looks if a slot has a session: far longer than one takes to open, or its slot is
-renewed, so that the clocks of two machines may differ by minutes.
-"""
+"""Seconds after which the cleanup looks again if a slot's session is still there."""
 
 BATCH = 100
 """Slots that are looked at together."""
+
+MOST_LEFT_OVER = 10_000
+"""Slots without a session that the cleanup remembers; it begins anew with more."""
 
 
 class SessionSlot(NamedTuple):
@@ -39,49 +42,60 @@ class SessionSlot(NamedTuple):
     taken: float
 
 
-@dataclass(eq=False, repr=False)
 class SessionSlots:
     """At most ``limit`` slots. ``clock`` gives Unix time in seconds,
     ``now`` a time that never goes back.
     """
 
-    store: Store
-    limit: int
-    clock: Callable[[], float]
-    now: Callable[[], float] = time.monotonic
+    def __init__(
+        self,
+        store: Store,
+        limit: int,
+        clock: Callable[[], float],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._limit = limit
+        self._clock = clock
+        self._now = now
+        # Slots without a session as the cleanup first saw them.
+        self._left_over: dict[str, SessionSlot] = {}
+
+    def __repr__(self) -> str:
+        return f"<SessionSlots: at most {self._limit}>"
 
     async def count(self) -> int:
         """The number of open sessions of all replicas. Raises StoreUnavailable."""
-        return await self.store.count(TABLE, group=GROUP)
+        return await self._store.count(TABLE, group=GROUP)
 
     async def take(self, key: str) -> SessionSlot:
         """Take the slot of the session of that key, or make the one that is there one's own.
 
         Raises LimitReached, StoreUnavailable.
         """
-        taken = self.now()
-        due = self.clock() + CHECKED
+        taken = self._now()
+        due = self._clock() + OPENING
         while True:
             with contextlib.suppress(Conflict):
                 return SessionSlot(await self._create(key, due), taken)
-            row = await self.store.get(TABLE, _row_key(key))
+            row = await self._store.get(TABLE, _row_key(key))
             if row is None:
                 continue
             # Written anew, so that nobody who saw it before gives it back.
             with contextlib.suppress(Conflict):
-                row = await self.store.put(TABLE, row.key, b"", expected=row.version, due=due)
+                row = await self._store.put(TABLE, row.key, b"", expected=row.version, due=due)
                 return SessionSlot(row.version, taken)
 
     async def _create(self, key: str, due: float) -> int:
         try:
-            put = Put(TABLE, _row_key(key), b"", due, expected=ABSENT, most=self.limit)
-            return (await self.store.commit([put]))[0].version
+            put = Put(TABLE, _row_key(key), b"", due, expected=ABSENT, most=self._limit)
+            return (await self._store.commit([put]))[0].version
         except TableFull:
             raise self._refusal() from None
 
     async def keep(self, key: str, slot: SessionSlot) -> SessionSlot:
         """The slot for a session that is about to be written, renewed if it took long. Raises as ``take``."""
-        return slot if self.now() < slot.taken + CHECKED / 2 else await self.take(key)
+        return slot if self._now() < slot.taken + OPENING / 2 else await self.take(key)
 
     @contextlib.asynccontextmanager
     async def while_waking(self, key: str) -> AsyncIterator[None]:
@@ -102,38 +116,42 @@ class SessionSlots:
 
     async def of(self, key: str) -> SessionSlot | None:
         """The slot of a session that is about to end; None if it has none. Raises StoreUnavailable."""
-        row = await self.store.get(TABLE, _row_key(key))
-        return None if row is None else SessionSlot(row.version, self.now())
+        row = await self._store.get(TABLE, _row_key(key))
+        return None if row is None else SessionSlot(row.version, self._now())
 
     async def add(self, key: str) -> None:
         """Count a session that is open without a slot, because it was opened without a limit."""
         with contextlib.suppress(Conflict):
-            await self.store.put(TABLE, _row_key(key), b"", expected=ABSENT, due=self.clock() + CHECKED)
+            await self._store.put(TABLE, _row_key(key), b"", expected=ABSENT, due=self._clock() + CHECKED)
 
     async def give_back(self, key: str, slot: SessionSlot | None) -> None:
         """Give a slot back, unless another has made it its own meanwhile. Raises StoreUnavailable."""
         if slot is not None:
             with contextlib.suppress(Conflict):
-                await self.store.delete(TABLE, _row_key(key), expected=slot.version)
+                await self._store.delete(TABLE, _row_key(key), expected=slot.version)
 
     async def tidy(self) -> None:
         """Give back slots whose sessions are gone. Raises StoreUnavailable."""
-        while rows := await self.store.overdue(TABLE, self.clock(), limit=BATCH):
+        while rows := await self._store.overdue(TABLE, self._clock(), limit=BATCH):
             there = await asyncio.gather(*map(self._has_session, rows))
-            due = self.clock() + CHECKED
-            await self.store.touch(
-                TABLE, {row.key: due for row, is_there in zip(rows, there, strict=True) if is_there}
-            )
+            now = self._clock()
+            dues: dict[str, float] = {}
             for row, is_there in zip(rows, there, strict=True):
-                if not is_there:
+                if is_there:
+                    self._left_over.pop(row.key, None)
+                    dues[row.key] = now + CHECKED
+                elif await self._is_left_over(row):
                     with contextlib.suppress(Conflict):
-                        await self.store.delete(TABLE, row.key, expected=row.version)
+                        await self._store.delete(TABLE, row.key, expected=row.version)
+                else:
+                    dues[row.key] = now + OPENING
+            await self._store.touch(TABLE, dues)
 
     async def _has_session(self, slot: Row) -> bool:
         return await self._is_open(slot.key.removeprefix(f"{GROUP}/"))
 
     async def _is_open(self, key: str) -> bool:
-        row = await self.store.get(SESSIONS, key)
+        row = await self._store.get(SESSIONS, key)
         if row is None:
             return False
         try:
@@ -141,11 +159,27 @@ class SessionSlots:
         except ValueError:
             return True  # another version wrote it, so another version may serve it
 
+    async def _is_left_over(self, row: Row) -> bool:
+        """Tell whether a slot without a session was seen so before, long enough ago: its session is not just opening.
+
+        Clocks of machines differ, so what was written about its time proves nothing.
+        """
+        seen = self._left_over.get(row.key)
+        if seen is not None and seen.version == row.version:
+            over = self._now() >= seen.taken + OPENING
+            if over:
+                del self._left_over[row.key]
+            return over
+        if len(self._left_over) >= MOST_LEFT_OVER:
+            self._left_over.clear()
+        self._left_over[row.key] = SessionSlot(row.version, self._now())
+        return False
+
     def _refusal(self) -> LimitReached:
         return LimitReached(
-            f"{self.limit} sessions are open, and sessions.max_active allows no more; end a session or try "
+            f"{self._limit} sessions are open, and sessions.max_active allows no more; end a session or try "
             "again later.",
-            data={"limit": self.limit, "setting": "sessions.max_active", "retry_after": 5},
+            data={"limit": self._limit, "setting": "sessions.max_active", "retry_after": 5},
             retry_after=5,
         )
 

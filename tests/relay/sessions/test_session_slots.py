@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import LimitReached, StoreUnavailable, UpstreamUnreachable
 from adapter.relay.sessions.session_map import SessionLimits
-from adapter.relay.sessions.session_slots import CHECKED, TABLE, SessionSlots
+from adapter.relay.sessions.session_slots import CHECKED, OPENING, TABLE, SessionSlots
 from adapter.rules.access.sessions import session_key
 from tests.relay.relaying import Clock
 from tests.relay.replicating import RESULT, Replica, Replicas
@@ -131,16 +131,28 @@ class Tidying:
 
 
 async def test_slot_of_a_process_that_died_while_it_opened_a_session_comes_free() -> None:
-    """Not before any session has long been opened, also by a clock that runs minutes ahead; when renewed, later."""
+    """Not before it was seen without a session for longer than any session takes to open."""
     one, two, _ = Replicas(SessionLimits(max_active=1)).three()
     assert one.sessions.slots is not None
     await one.sessions.slots.take("dying")
     cleanup = Tidying(two)
-    assert await cleanup.after(CHECKED - 1) == 1
-    await cleanup.slots.take("dying")
-    assert await cleanup.after(2) == 1
-    assert await cleanup.after(CHECKED) == 0
+    assert await cleanup.after(OPENING + 1) == 1
+    assert await cleanup.after(OPENING - 1) == 1
+    assert await cleanup.after(2) == 0
     await two.initialize()
+
+
+async def test_clock_that_runs_ahead_takes_no_slot_of_a_session_that_opens() -> None:
+    """A slot that is renewed meanwhile is another one."""
+    one, two, _ = Replicas(SessionLimits(max_active=1)).three()
+    cleanup = Tidying(two)
+    cleanup.clock.now += 1_000_000
+    assert one.sessions.slots is not None
+    await one.sessions.slots.take("some")
+    assert await cleanup.after(0) == 1
+    await one.sessions.slots.take("some")
+    assert await cleanup.after(OPENING + 1) == 1
+    assert await cleanup.after(OPENING + 1) == 0
 
 
 async def test_slots_of_open_sessions_are_kept() -> None:
@@ -162,7 +174,9 @@ async def test_slot_of_a_session_whose_end_was_cut_short_comes_free() -> None:
     one, two, _ = Replicas(SessionLimits(max_active=1)).three()
     session = await one.initialize()
     await one.view.delete("sessions", session_key(session))
-    assert await Tidying(two).after(CHECKED) == 0
+    cleanup = Tidying(two)
+    await cleanup.after(CHECKED)
+    assert await cleanup.after(OPENING + 1) == 0
 
 
 async def test_slot_is_ones_own_where_the_store_only_seemed_to_fail() -> None:
@@ -173,7 +187,9 @@ async def test_slot_is_ones_own_where_the_store_only_seemed_to_fail() -> None:
     with pytest.raises(StoreUnavailable):
         await one.initialize()
     assert replicas.upstream.opened == 0
-    assert await Tidying(two).after(CHECKED) == 0
+    cleanup = Tidying(two)
+    await cleanup.after(OPENING + 1)
+    assert await cleanup.after(OPENING + 1) == 0
 
 
 async def test_place_that_took_too_long_is_taken_anew() -> None:
@@ -182,7 +198,7 @@ async def test_place_that_took_too_long_is_taken_anew() -> None:
     now = Clock()
     slots = SessionSlots(one.view, 1, one.clock, now)
     slot = await slots.take("slow")
-    now.now += CHECKED / 2 - 1
+    now.now += OPENING / 2 - 1
     assert await slots.keep("slow", slot) is slot
     now.now += 2
     await slots.give_back("slow", slot)
