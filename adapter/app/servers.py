@@ -292,12 +292,7 @@ def _shared(base: Base, servers: Iterable[Server]) -> list[SharedSessions]:
     found = []
     for server in servers:
         shared = SharedSessions(
-            server,
-            base.store,
-            settings.core.upstream,
-            base.background,
-            idle_ttl=sessions.idle_ttl_seconds,
-            clock=base.clock,
+            server, base.store, settings.core.upstream, idle_ttl=sessions.idle_ttl_seconds, clock=base.clock
         )
         server.upstream = shared
         server.shares = sessions.upstream == "principal"

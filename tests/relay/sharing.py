@@ -155,7 +155,7 @@ def sharing(
     process = Sharing(upstream, store=store or MemoryStore(), clock=clock or Clock(), serves_missing=True)
     limits = UpstreamConnections(max_answer_bytes=answer, max_connections=connections)
     process.shared = SharedSessions(
-        process.server, process.store, limits, process.background, idle_ttl=idle_ttl, clock=process.clock
+        process.server, process.store, limits, idle_ttl=idle_ttl, clock=process.clock
     )
     process.server.upstream = process.shared
     process.server.shares = shares

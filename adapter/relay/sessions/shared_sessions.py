@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 
 from adapter.errors import AdapterError, SessionUnknown, StoreUnavailable, UpstreamBroken
-from adapter.relay.background import BackgroundTasks, SingleFlight, apart
+from adapter.relay.background import SingleFlight, apart
 from adapter.relay.exchange import JSON, asking_plain
 from adapter.relay.replies import kept_fields, media_type, read_body
 from adapter.relay.server import Server
@@ -25,6 +25,7 @@ from adapter.relay.sessions.inner_client import (
     initialize_result,
     negotiated_version,
 )
+from adapter.relay.sessions.session_cache import MOST_MISSED
 from adapter.relay.sessions.shared_session import SharedSession, plain_body
 from adapter.rules.access.sessions import UpstreamSession
 from adapter.rules.access.shared_sessions import (
@@ -36,7 +37,7 @@ from adapter.rules.access.shared_sessions import (
     shared_record,
 )
 from adapter.settings.core import UpstreamConnections
-from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store, StoreListener
+from adapter.state.port import ABSENT, Conflict, Row, Store, StoreListener
 from adapter.upstream.port import (
     InitializeRequest,
     Share,
@@ -58,7 +59,6 @@ class SharedSessions(StoreListener):
     server: Server
     store: Store
     limits: UpstreamConnections
-    background: BackgroundTasks
     _: KW_ONLY
     idle_ttl: float | None
     clock: Callable[[], float]
@@ -66,6 +66,9 @@ class SharedSessions(StoreListener):
     _shared: dict[str, SharedSession] = field(default_factory=dict, init=False)
     # Those whose rows other processes may have changed.
     _stale: set[str] = field(default_factory=set, init=False)
+    # Those whose rows were found gone of late, or replaced.
+    _missed: list[SharedSession] = field(default_factory=list, init=False)
+    _is_ending_lost: bool = field(default=False, init=False)
     _opening: SingleFlight[str, SharedSession | WholeReply] = field(
         default_factory=SingleFlight[str, SharedSession | WholeReply], init=False
     )
@@ -204,7 +207,8 @@ class SharedSessions(StoreListener):
         known = self._shared.get(key)
         if known is not None and known.record != record:
             self._forget(key)
-            self.background.run(self._close_lost(key, known.record))
+            if len(self._missed) < MOST_MISSED:
+                self._missed.append(known)
         return None if record is None else self._adopt(key, record)
 
     def _adopt(self, key: str, record: SharedRecord) -> SharedSession:
@@ -257,6 +261,8 @@ class SharedSessions(StoreListener):
 
     async def write_used(self) -> None:
         """Write down when sessions were used, so that no other process takes them for idle. Raises StoreUnavailable."""
+        if not self._is_ending_lost:
+            self._missed.clear()
         if self.idle_ttl is None:
             return
         now = self.clock()
@@ -267,20 +273,18 @@ class SharedSessions(StoreListener):
         await self.store.touch(self._table, dues)
 
     async def end_lost(self) -> None:
-        """Close the sessions that are known here alone, since the store lost their rows. Raises StoreUnavailable."""
+        """Close the sessions that are known here alone, since the store has lost their rows, one after another.
+
+        Raises StoreUnavailable.
+        """
+        # Until it is done, also where the store fails in between.
+        self._is_ending_lost = True
         for key in list(self._shared):
             await self._load(key)
-
-    async def _close_lost(self, key: str, record: SharedRecord) -> None:
-        """Close a session whose row is gone: the store may have lost it. One that another process has closed the server
-        does not know any more.
-        """
-        # In the memory that stands in for a store that fails, rows are absent that are not lost.
-        STORE_ONLY.set(True)
-        with contextlib.suppress(StoreUnavailable):
-            row = await self.store.get(self._table, key)
-            if row is None or row.value != record.encoded():
-                await self._close_upstream(self._client(UpstreamSession(record.session, record.version)))
+        while self._missed:
+            record = self._missed.pop().record
+            await self._close_upstream(self._client(UpstreamSession(record.session, record.version)))
+        self._is_ending_lost = False
 
     async def _close_idle(self, row: Row) -> None:
         if self.store.shared:

@@ -122,6 +122,28 @@ async def test_nothing_is_lost_for_a_replica_that_goes_on_in_memory() -> None:
     await store.close()
 
 
+async def test_shared_sessions_are_closed_though_a_cleanup_comes_between() -> None:
+    """It forgets those whose rows were found gone, but not while they are being closed."""
+    upstream, memory = LiveUpstream(), SharedMemory()
+    one = sharing(upstream, view := memory.replica())
+    for name in ("ann", "ben", "cid"):
+        await client(one, name)
+    memory.rows = MemoryStore()
+    view.unsure()
+    assert len(upstream.alive) == 3
+
+    reads = view.calls["get"]
+
+    async def tidy(table: str, key: str) -> None:
+        if view.calls["get"] == reads + 3:
+            view.before = None
+            await one.shared.write_used()
+
+    view.before = tidy
+    await one.shared.end_lost()
+    assert upstream.alive == set()
+
+
 async def test_a_lost_session_that_many_share_is_closed() -> None:
     """By the one who knows it; the next client has a new one, and that goes on."""
     upstream, memory = LiveUpstream(), SharedMemory()
@@ -133,5 +155,5 @@ async def test_a_lost_session_that_many_share_is_closed() -> None:
     ben = await client(two)
     assert upstream.alive == {"real-1", "real-2"}
     await asyncio.gather(one.shared.end_lost(), two.shared.end_lost())
-    await settled(lambda: upstream.alive == {"real-2"})
+    assert upstream.alive == {"real-2"}
     assert await ben.call(1, "b") == "b"
