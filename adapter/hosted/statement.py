@@ -197,7 +197,8 @@ class StatementRunner:
     async def _cached(self, bound: Bound, keeping: ResultKeeper, call: PlannedCall) -> _Answer:
         # Of one statement of one tool only the text and the values differ from call to call.
         key = key_of(keeping.digest, self.tool, bound.text, bound.values, keeping.differs(call))
-        lookup = Lookup(key, self.tool, keeping.ttl, ANSWERS)
+        # Its own timeout ends a statement. One that fails for one caller would fail for all who wait.
+        lookup = Lookup(key, self.tool, keeping.ttl, ANSWERS, patience=None, shares_failure=True)
         found = await keeping.cache.find(lookup, partial(self._answer, bound))
         call.notes[CACHE] = "hit" if found.hit else "miss"
         answer: _Answer = found.value

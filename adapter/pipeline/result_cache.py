@@ -56,12 +56,18 @@ class ResultForm(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """A result of ``tool`` to look for, which is kept for ``ttl`` seconds. ``key`` is hex."""
+    """A result of ``tool`` to look for, which is kept for ``ttl`` seconds. ``key`` is hex.
+
+    ``patience`` are the seconds for which others wait for the one who works it out, None where that takes a limited
+    time anyway. ``shares_failure``: what that one's work raises is the others' too.
+    """
 
     key: str
     tool: str
     ttl: float
     form: ResultForm
+    patience: float | None = PATIENCE
+    shares_failure: bool = False
 
 
 class CachedResult(NamedTuple):
@@ -92,13 +98,14 @@ class _Entry:
 class _Lead:
     """Work that one caller does within its own call, and for which others wait until it is ``over``.
 
-    ``text`` is what they may have of it; ``left`` says that its caller went away before there was anything,
-    ``outdated`` that its tool was purged meanwhile.
+    ``text`` is what they may have of it, ``failure`` what it raised; ``left`` says that its caller went away before
+    there was anything, ``outdated`` that its tool was purged meanwhile.
     """
 
     tool: str
     over: asyncio.Event = field(default_factory=asyncio.Event)
     text: bytes | None = None
+    failure: Exception | None = None
     left: bool = False
     outdated: bool = False
 
@@ -128,13 +135,13 @@ class ResultCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    async def find(self, lookup: Lookup, work: Work, patience: float = PATIENCE) -> CachedResult:
+    async def find(self, lookup: Lookup, work: Work) -> CachedResult:
         """The result that is kept, else that of ``work``, which runs within the call of the first who asks.
 
         Others wait for that one. If it is cancelled the next of them takes its place. If it raises, or its value is
         its caller's alone, each of the others does its work by itself: taking turns, the last of them would wait for
-        the failures of all before it. So they do after ``patience`` seconds, since whoever reads its own answer slowly
-        must not keep the others waiting.
+        the failures of all before it; or they share the failure. So they do after the ``patience`` of the lookup, since
+        whoever reads its own answer slowly must not keep the others waiting.
         """
         while True:
             if (kept := self._kept(lookup.key)) is not None:
@@ -143,10 +150,12 @@ class ResultCache:
             if lead is None:
                 return CachedResult(await self._lead(lookup, work), hit=False)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(lookup.patience):
                     await lead.over.wait()
             if lead.text is not None:
                 return CachedResult(lookup.form.decode(lead.text), hit=False)
+            if lead.failure is not None and lookup.shares_failure:
+                raise lead.failure.with_traceback(None)
             if not lead.left:
                 return CachedResult(await work(), hit=False)
 
@@ -175,6 +184,9 @@ class ResultCache:
             return value
         except asyncio.CancelledError:
             lead.left = True
+            raise
+        except Exception as failure:
+            lead.failure = failure
             raise
         finally:
             if self._leads.get(lookup.key) is lead:

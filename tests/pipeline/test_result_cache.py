@@ -76,6 +76,45 @@ def test_keys_of_different_parts_differ(one: tuple[Any, ...], other: tuple[Any, 
     assert key_of("t", "\ufb01") != key_of("t", "fi")
 
 
+async def test_a_failure_that_is_shared_is_worked_out_once(clock: Clock) -> None:
+    """All who waited get what the first one's work raised, and the next caller tries again."""
+    cache, begun = ResultCache(1 << 20, clock), 0
+    lookup = Lookup("k", "t", 30, TEXTS, patience=None, shares_failure=True)
+
+    async def fail() -> str:
+        nonlocal begun
+        begun += 1
+        await asyncio.sleep(0)
+        raise ValueError("no")
+
+    told = await asyncio.gather(*(cache.find(lookup, fail) for _ in range(20)), return_exceptions=True)
+    assert [str(each) for each in told] == ["no"] * 20 and begun == 1
+    with pytest.raises(ValueError, match="no"):
+        await cache.find(lookup, fail)
+    assert begun == 2
+
+
+async def test_who_is_patient_waits_for_the_one_that_works(clock: Clock) -> None:
+    """Others do the work themselves when their time is over."""
+    cache, over = ResultCache(1 << 20, clock), asyncio.Event()
+    slow, begun = Lookup("k", "t", 30, TEXTS, patience=None), 0
+
+    async def work() -> str:
+        nonlocal begun
+        begun += 1
+        await over.wait()
+        return "slow"
+
+    async def quick() -> str:
+        return "quick"
+
+    waiting = [asyncio.ensure_future(cache.find(slow, work)) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert await cache.find(slow._replace(patience=0.01), quick) == ("quick", False)
+    over.set()
+    assert [each.value for each in await asyncio.gather(*waiting)] == ["slow"] * 3 and begun == 1
+
+
 async def test_ten_thousand_results_stay_within_their_bytes(clock: Clock) -> None:
     """Nothing is left of what was dropped: entries, bytes and work under way add up."""
     cache = ResultCache(100_000, clock)

@@ -70,7 +70,7 @@ async def test_w_nobody_waits_for_ever_for_anothers_answer() -> None:
 
     leading = asyncio.create_task(cache.find(lookup, endless))
     await begun.wait()
-    assert await cache.find(lookup, own, patience=0.01) == ("own", False)
+    assert await cache.find(lookup._replace(patience=0.01), own) == ("own", False)
     leading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await leading
