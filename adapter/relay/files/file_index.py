@@ -48,7 +48,8 @@ class FileIndex:
     of another replica that it has ended.
 
     ``spare`` is what may still come to all scopes together, in bytes, None for any amount; of that ``staged`` are on
-    their way. Only some scopes need to be known here: what is loaded or closed changes nothing about it.
+    their way. ``leaving`` are those of files whose rows are gone and whose bytes are not. Only some scopes need to be
+    known here: what is loaded or closed changes nothing about it.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class FileIndex:
         self.limits = limits
         self.spare = limits.total_bytes
         self.staged = 0
+        self.leaving = 0
         self.epoch = 0
         self._ttls = ttls
         self._clock = clock

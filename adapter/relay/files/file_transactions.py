@@ -199,9 +199,12 @@ class FileTransactions:
         """Hold some files no longer and others from now on. What goes takes its room until its bytes are gone."""
         came = self._index.now  # as the rows have it
         hidden = [(record, self._index.hide(record)) for record in going]
+        leaving = sum(record.content.size for record in going)
+        self._index.leaving += leaving
         try:
             await self._scopes.commit(scope, coming, going)
         except BaseException:
+            self._index.leaving -= leaving
             for record, last_access in hidden:
                 self._index.show(record, last_access)
             raise
@@ -219,7 +222,9 @@ class FileTransactions:
             for record in some:
                 self._gone(record)
             await self.remove_bytes(*(record.place for record in some))
-            self._index.charge(-sum(record.content.size for record in some))
+            size = sum(record.content.size for record in some)
+            self._index.leaving -= size
+            self._index.charge(-size)
 
     async def remove_bytes(self, *places: Place) -> None:
         """Remove bytes that no row knows; where the disk refuses, the sweep is left to try again."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from adapter.errors import StoreUnavailable
 from adapter.relay.files.file_index import FileIndex
 from adapter.relay.files.scope_cache import TABLE as FILES
 from adapter.rules.access.replicas import Sightings
@@ -135,9 +136,16 @@ class StorageTotal:
             await self.leases.end()
 
     async def refresh(self) -> None:
-        """Learn what other replicas have changed, unless that was done a moment ago. Raises StoreUnavailable."""
-        if self._store.shared and self._now() >= self._count_at:
-            await self._count()
+        """Learn what other replicas have changed, unless that was done a moment ago, or the store is away."""
+        if not self._store.shared or self._now() < self._count_at:
+            return
+        # Memory in place of the store has only some of the rows.
+        token = STORE_ONLY.set(True)
+        try:
+            with contextlib.suppress(StoreUnavailable):
+                await self._count()
+        finally:
+            STORE_ONLY.reset(token)
 
     async def tend(self) -> None:
         """Renew the lease, and count where it is time. Raises StoreUnavailable, also while others go on in memory:
@@ -147,9 +155,9 @@ class StorageTotal:
             await self.leases.renew()
             await self.leases.watch()
             await self.leases.forget_dead()
-            await self.refresh()
         finally:
             STORE_ONLY.reset(token)
+        await self.refresh()
 
     async def _count(self) -> None:
         if self._limit is None or self._index.spare is None:
@@ -158,7 +166,8 @@ class StorageTotal:
         self._count_at = began + COUNT_EVERY  # so that nobody else counts meanwhile
         async for row in every_row(self._store, FILES):
             found += size_in(row.value)
-        # What came here meanwhile may be in it or not, and counts twice until the next time.
+        # What came here meanwhile may be in it or not, and counts twice until the next time. What leaves has no row
+        # any more, and counts until its bytes are gone.
         came = max(0, before - self._index.spare)
-        self._index.spare = self._limit - found - came
+        self._index.spare = self._limit - found - came - self._index.leaving
         self._count_at = began + max(COUNT_EVERY, (self._now() - began) / COUNT_SHARE)

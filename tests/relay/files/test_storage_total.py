@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from structlog import get_logger
 
@@ -95,6 +97,24 @@ async def test_sum_is_right_after_writes_that_only_seemed_to_fail() -> None:
         with pytest.raises(StorageFull):
             await two.upload(b"e" * (TOTAL - 5500 + 1), scope=CAROL)
         await two.upload(b"e" * (TOTAL - 5500), scope=CAROL)
+
+
+async def test_what_is_being_removed_counts_until_its_bytes_are_gone() -> None:
+    """A count between the end of a file's row and that of its bytes gives their room back once, not twice."""
+    async with replicas(1, scope_bytes=None, max_file_bytes=TOTAL, total_bytes=TOTAL) as (one,):
+        await one.upload(b"y" * 400, scope=BOB)
+        [goes] = await one.upload(b"x" * 5000)
+        removing, go_on = one.files.steps.gate("remove")
+        dropping = asyncio.ensure_future(one.registry.drop(goes))
+        await removing.wait()
+        await count_again(one)
+        with pytest.raises(StorageFull):
+            await one.upload(b"z" * 1001, scope=CAROL)
+        go_on.set()
+        await dropping
+        with pytest.raises(StorageFull):
+            await one.upload(b"z" * (TOTAL - 400 + 1))
+        await one.upload(b"z" * (TOTAL - 400))
 
 
 async def test_what_comes_while_files_are_counted_counts() -> None:
