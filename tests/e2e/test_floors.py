@@ -27,7 +27,6 @@ PARTS = (
     "state/redis/test_store_failures.py",
     "telemetry/test_exporting.py",
     "telemetry/test_metric_registry.py",
-    "oauth/test_http.py",
     "upstream/test_outgoing.py",
 )
 """Tests, quick ones, of what the adapter uses of other packages."""
