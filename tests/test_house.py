@@ -22,9 +22,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 63_270,
+    "lines with code in adapter/": 63_375,
     "modules": 494,
-    "lines with code in tests/": 95_440,
+    "lines with code in tests/": 95_510,
     "settings": 360,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,
