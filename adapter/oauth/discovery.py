@@ -27,14 +27,19 @@ FRESH = 3600.0
 PAUSE = 2.0
 """Seconds after which metadata that could not be had is asked for again."""
 
+RETRY = 30.0
+"""Seconds at least after which newer metadata is asked for again where there is older: an issuer that is silent keeps
+callers waiting.
+"""
+
 T = TypeVar("T")
 
 
 class Refreshed(Generic[T]):
     """A value that ``ask`` gives: used for ``fresh`` seconds, and on where no newer one can be had.
 
-    After a failure nobody is asked for ``pause`` seconds. All callers wait for the same request, which goes on when
-    they leave. ``clock`` gives seconds that never go back.
+    After a failure nobody is asked for ``pause`` seconds, or for RETRY where there is a value. All callers wait for the
+    same request, which goes on when they leave. ``clock`` gives seconds that never go back.
     """
 
     def __init__(
@@ -73,7 +78,8 @@ class Refreshed(Generic[T]):
             self._until = self._clock() + self._fresh
         except (AdapterError, ValueError) as error:
             self._failure = error.with_traceback(None)
-            self._until = self._clock() + self._pause
+            pause = self._pause if self._value is None else max(RETRY, self._pause)
+            self._until = self._clock() + pause
         finally:
             self._asking = None
 

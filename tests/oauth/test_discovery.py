@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.oauth.discovery import FRESH, PAUSE, Discovery
+from adapter.oauth.discovery import FRESH, RETRY, Discovery
 from adapter.upstream.outgoing import LARGEST, IssuerHttp
 from tests.oauth.authorization_server import (
     KEYS,
@@ -127,7 +127,7 @@ async def test_metadata_is_asked_for_again_after_an_hour(
     assert await discovery.metadata(server.issuer) is first
     assert await discovery.metadata(server.issuer) is first
     assert server.asked == [OAUTH, OAUTH, OPENID]
-    seconds.now += PAUSE
+    seconds.now += RETRY
     server.answers[OAUTH] = {"issuer": server.issuer, "jwks_uri": server.url("/new")}
     assert (await discovery.metadata(server.issuer)).url("jwks_uri") == server.url("/new")
 
