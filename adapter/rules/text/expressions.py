@@ -142,8 +142,12 @@ class Glob:
 
     def covers(self, other: Glob) -> bool:
         """Tell whether this pattern surely matches every name that ``other`` matches."""
-        # Its stars are characters of a segment here, and its ** is an empty segment, which only a ** matches.
-        return self.matches(other.pattern.replace("**", ""))
+        # Its stars are characters of a segment here, and its ** is a segment that only a ** matches.
+        return self.matches(other.pattern.replace("**", _MANY))
+
+
+_MANY = "\ue002"
+"""A character of the private use area, for the segments of another pattern's ``**``."""
 
 
 @lru_cache(maxsize=256)
@@ -155,7 +159,7 @@ def _expression_of(pattern: str) -> Expression:
 def _part_of(segment: str) -> str:
     if segment == "**":
         return r"(?:[^.]*\.)*"
-    inner = "[^.]+" if segment == "*" else re.escape(segment).replace(r"\*", "[^.]*")
+    inner = re.escape(segment).replace(r"\*", f"[^.{_MANY}]*")
     return inner + r"\."
 
 

@@ -98,6 +98,7 @@ def test_what_both_can_read_both_read_alike(source: str, text: str) -> None:
         ("get-*-by-*", "get-user-by-id", True),
         ("get-*-by-*", "get-user-id", False),
         ("a*", "a.b", False),
+        ("a.*.b", "a..b", True),
         ("user", "users", False),
     ],
 )
