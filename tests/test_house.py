@@ -22,7 +22,7 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 63_375,
+    "lines with code in adapter/": 63_380,
     "modules": 494,
     "lines with code in tests/": 95_510,
     "settings": 360,
