@@ -138,10 +138,10 @@ class ResultCache:
     async def find(self, lookup: Lookup, work: Work) -> CachedResult:
         """The result that is kept, else that of ``work``, which runs within the call of the first who asks.
 
-        Others wait for that one. If it is cancelled the next of them takes its place. If it raises, or its value is
-        its caller's alone, each of the others does its work by itself: taking turns, the last of them would wait for
-        the failures of all before it; or they share the failure. So they do after the ``patience`` of the lookup, since
-        whoever reads its own answer slowly must not keep the others waiting.
+        Others wait for that one. If it is cancelled the next of them takes its place. If it raises, they raise the same
+        where the lookup ``shares_failure``. Else, and if its value is its caller's alone, each of them does its
+        work by itself: taking turns, the last would wait for the failures of all before it. So does each whose
+        ``patience`` is over, since whoever reads its own answer slowly must not keep the others waiting.
         """
         while True:
             if (kept := self._kept(lookup.key)) is not None:
