@@ -99,7 +99,7 @@ def _of_adapter(measure_part: Callable[[Run], Awaitable[None]]) -> Callable[[Run
 
 
 PARTS = {
-    "counts": Part(_of_adapter(_count_calls), 40),
+    "counts": Part(_of_adapter(_count_calls), 120),
     "calls": Part(_measure_calls, 250),
     "switched": Part(_of_adapter(measure_switched), 130),
     "memory": Part(_measure_memory, 60),
