@@ -36,6 +36,9 @@ _FIELD = 16
 # The line is one of an event stream. A comment, a blank line, an id and a time to come back in tell nothing.
 _TELLS = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])data:[ \t]*[^\s]")
 
+# As servers write nearly every message: whole, at the beginning of a line. What ends with a line end is checked beside.
+_WHOLE_MESSAGE = re.compile(rb"(?:(?:event|id):[^\r\n]*\r?\n){0,2}data:[ \t]*[^\s]")
+
 _QUESTIONS = (b'"elicitation/create"', b'"sampling/createMessage"')
 _LONGEST_METHOD = max(map(len, _QUESTIONS))
 
@@ -126,6 +129,23 @@ class ReadTimer:
             self._since = now
         if self._unpacker is not None and not (piece := self._unpacked(piece, self._unpacker)):
             return
+        if (
+            self._line == b""
+            and piece[-1:] == b"\n"
+            and _WHOLE_MESSAGE.match(piece)
+            and _QUESTIONS[0] not in piece
+            and _QUESTIONS[1] not in piece
+        ):
+            self._asked_until = self._waited = 0.0
+            self._size = 0
+        elif not self._goes_on(piece, now, read_timeout):
+            return
+        self.silent = 0.0
+        if is_waiting:
+            self._deadline = self._since + read_timeout
+
+    def _goes_on(self, piece: bytes, now: float, read_timeout: float) -> bool:
+        """Tell whether a piece that may be anything ends the silence."""
         is_whole = False
         if (line := self._line) is not None:
             text = line + piece if line else piece
@@ -135,7 +155,7 @@ class ReadTimer:
             if told is None:
                 self._tail = b""
                 if now >= self._asked_until:
-                    return
+                    return False
             else:
                 seen = self._tail + piece if self._tail else text
                 self._tail = seen[-_LONGEST_METHOD:] if self._line else b""
@@ -150,10 +170,8 @@ class ReadTimer:
             self._waited += self.silent
             self._size += len(piece)
             if self._waited > read_timeout * (SLOW + self._size / SLOW_BYTES):
-                return
-        self.silent = 0.0
-        if is_waiting:
-            self._deadline = self._since + read_timeout
+                return False
+        return True
 
     def _unpacked(self, piece: bytes, unpacker: zlib._Decompress) -> bytes:
         """The events in a compressed piece; the piece itself, and all that follow, where they cannot be had cheaply."""
