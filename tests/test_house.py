@@ -22,10 +22,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 63_380,
-    "modules": 494,
-    "lines with code in tests/": 95_520,
-    "settings": 360,
+    "lines with code in adapter/": 63_580,
+    "modules": 496,
+    "lines with code in tests/": 95_830,
+    "settings": 361,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,
 }

@@ -159,6 +159,7 @@ class ActiveFiles(KeptFiles):
             self.sessions.notifications,
             self.base.clock,
             self.base.log,
+            self.members_of(entry) if artifacts.in_structured_content == "auto" else None,
         )
 
     def _patience(self, entry: ServerSettings, tool: str) -> float | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adapter.app.base import Base
 from adapter.app.sessions import SessionStack
 from adapter.relay.cleanup import CleanupTask
+from adapter.relay.files.artifact_members import ArtifactMembers
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import StageEntry
@@ -46,6 +47,7 @@ class FileSecrets:
         self.on_upload: RecordFile | None = None
         """Is told of each file that was uploaded; None where nobody counts."""
         self._mirrors: dict[str, ParamHeaders] = {}
+        self._members: dict[str, ArtifactMembers] = {}
         base.rereads.append(self.read_secrets)
         base.tasks.append(CleanupTask("files", self.tidy))
 
@@ -67,6 +69,9 @@ class FileSecrets:
 
     def mirrors_of(self, entry: ServerSettings) -> ParamHeaders:
         return self._mirrors.setdefault(entry.id, ParamHeaders())
+
+    def members_of(self, entry: ServerSettings) -> ArtifactMembers:
+        return self._members.setdefault(entry.id, ArtifactMembers())
 
     def entries(self, entry: ServerSettings) -> list[StageEntry]:  # noqa: ARG002  (nothing is kept)
         """The stages of one server's requests that concern files; none where it has nothing to do with them."""

@@ -140,13 +140,14 @@ class ToolGuards:
         folds = self._settings.code_mode_for(entry)
         pinning = self._settings.pinning_for(entry)
         planning = self._planning_of(entry)
+        members = self._files.members_of(entry)
         looks = pinning.mode != "off" or not policies.change_nothing or entry.access is not None
         if not looks and not own and not folds and planning is None:
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
             return StageTable(entries)
         lists = ToolLists(
             entry.id,
-            shape_of(policies, self._decorate(entry)),
+            shape_of(policies, self._decorate(entry), members.learn),
             (*own, *_folding_tools(entry)) if folds else own,
             self._files.mirrors_of(entry),
             self._base.log,
@@ -160,6 +161,7 @@ class ToolGuards:
             by_content=policies.sanitization.mode == "block" or entry.access is not None,
             definitions=Definitions(DEFINITIONS_KEPT) if folds or planning is not None else None,
         )
+        members.read = tool_guard.lists
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         code_mode = _code_mode(entry, tool_guard, own) if folds else None
         access = None if entry.access is None else self._access(entry, entry.access, tool_guard, folds=folds)
@@ -287,6 +289,8 @@ def policies_of(settings: Settings, entry: ServerSettings) -> Policies:
     """The policies for the tools of one server."""
     core = settings.core
     cleaning = settings.sanitization_for(entry)
+    wrapped = wrapped_tools(settings, entry)
+    lists = settings.artifacts.in_structured_content == "auto"
     describing = settings.descriptions_for(entry)
     return Policies(
         sanitization=Sanitization(
@@ -307,7 +311,10 @@ def policies_of(settings: Settings, entry: ServerSettings) -> Policies:
         else entry.shorten_descriptions,
         short_words=entry.short_description_max_tokens or core.short_description_max_tokens,
         disabled=Disabled.of([*core.disabled_tools, *entry.disabled_tools]),
-        wrapped=wrapped_tools(settings, entry),
+        wrapped=wrapped,
+        structured=frozenset(
+            tool for tool, rule in wrapped.items() if lists and (rule.edits or rule.kind != "consumer")
+        ),
     )
 
 
@@ -337,15 +344,22 @@ def wrapped_tools(settings: Settings, entry: ServerSettings) -> dict[str, Wrappe
 
 
 def shape_of(
-    policies: Policies, decorate: Decorate | None = None
+    policies: Policies,
+    decorate: Decorate | None = None,
+    learn: Callable[[str, bytes], None] | None = None,
 ) -> Callable[[str, bytes], ShapedDefinition]:
-    """Return the function that applies these policies to a definition; ``decorate`` adds what the tool's stages add."""
+    """Return the function that applies these policies to a definition; ``decorate`` adds what the tool's stages add.
+
+    ``learn`` is given the definition of each tool whose structured content may list artifacts, without additions.
+    """
     hidden = hides(policies)
 
     def shape(name: str, definition: bytes) -> ShapedDefinition:
         if hidden(name):
             return ShapedDefinition(None)
         shaping = apply(policies, name, definition)
+        if learn is not None and name in policies.structured and shaping.plain is not None:
+            learn(name, shaping.plain)
         if shaping.raw is None or decorate is None:
             return shaping
         return shaping._replace(raw=_decorated(shaping.raw, decorate), plain=shaping.plain or shaping.raw)

@@ -33,6 +33,7 @@ _HEAD = """\
 core:
   host: 127.0.0.1  # 0.0.0.0 opens the adapter to the network; enable auth first
   port: 8932
+  allow_artifacts_download: true  # results link to files that tools wrote; a link is good for artifacts.ttl_seconds
   # auth:
   #   enabled: true
   #   token: ${MCP_ADAPTER_TOKEN}  # at least 16 characters: openssl rand -hex 32

@@ -214,6 +214,11 @@ class Artifacts(Section):
     expose_as_resources: bool = Field(
         default=True, description="List artifacts as MCP resources of their session."
     )
+    in_structured_content: Literal["auto", "never"] = Field(
+        default="auto",
+        description="`auto` lists artifacts in the structured content of results, and says so in the tool's output "
+        "schema; `never` leaves both as they are.",
+    )
     uri_scheme: UriScheme = Field(default="artifact://", description="Scheme of artifact URIs.")
     max_resource_bytes: ByteSize = Field(
         default=10 * 1024**2,

@@ -18,6 +18,7 @@ from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.exchange import ClientResponse as Left
 from adapter.relay.files.artifact_capture import ProducerRule
+from adapter.relay.files.artifact_members import ArtifactMembers
 from adapter.relay.files.artifact_producer import Producer
 from adapter.relay.files.artifact_resources import (
     CapabilityStage,
@@ -108,6 +109,7 @@ class Tools:
     downloads: bool = True
     round_limits: RoundLimits = field(default_factory=lambda: RoundLimits(ttl=1000.0))
     opened: list[Left] = field(default_factory=list)
+    members: ArtifactMembers = field(default_factory=ArtifactMembers)
 
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
@@ -145,7 +147,9 @@ class Tools:
         if self.producing.edits:
             consuming = replace(consuming, edits=True)
         consumer = Consumer(consuming, access, self.mirrors)
-        producer = Producer(self.producing, access, self.mirrors, notifications, self.clock, logger)
+        producer = Producer(
+            self.producing, access, self.mirrors, notifications, self.clock, logger, self.members
+        )
         self.relaying = Relaying(self.upstream, self._stages(consumer, producer), self.store, self.clock)
         self.relaying.relay.get_streams.notifications = notifications
 

@@ -21,6 +21,7 @@ from adapter.relay.files.artifact_capture import (
     ProducerRule,
     artifact_name,
 )
+from adapter.relay.files.artifact_members import ArtifactMembers
 from adapter.relay.files.artifact_resources import FileAccess, content, iso
 from adapter.relay.files.round_index import ARTIFACT
 from adapter.relay.files.rounds import EARLIER, noted_earlier
@@ -68,7 +69,8 @@ class _Capture:
 
 
 class Producer:
-    """The stage of one tool. ``clock`` gives Unix time in seconds.
+    """The stage of one tool. ``clock`` gives Unix time in seconds. Without ``members`` structured content lists no
+    artifacts.
 
     ``ask`` may raise AdapterError: then nothing was called. ``answer`` does not: the tool has run, and what it said
     is not to be lost to a failure of ours.
@@ -82,6 +84,7 @@ class Producer:
         notifications: Notifications,
         clock: Callable[[], float],
         log: FilteringBoundLogger,
+        members: ArtifactMembers | None = None,
     ) -> None:
         self._rule = rule
         self._registry = files.registry
@@ -90,6 +93,7 @@ class Producer:
         self._notifications = notifications
         self._clock = clock
         self._log = log
+        self._members = members
         self._nothing_known = Redaction(files.store.roots, {})
         self._capturing = CaptureRule(files.registry, files.store, rule)
         self._links = files.links if rule.downloads else None
@@ -166,7 +170,10 @@ class Producer:
             )
             if not capture.shown:
                 return response
-        return await edited(response, partial(with_artifacts, response, capture.shown, withheld))
+        names: Sequence[str] = ()
+        if self._members is not None and capture.shown and isinstance(result.get("structuredContent"), dict):
+            names = await self._members.of(call)
+        return await edited(response, partial(with_artifacts, response, capture.shown, withheld, names))
 
     def _allocated(self, call: Call) -> Allocated:
         note = call.notes[ARTIFACT]

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from adapter.rules.calls.arguments import steps
+from adapter.rules.files.structured_artifacts import allowing, free_members
 from adapter.wire.envelope import dump, parse
 from adapter.wire.signed_urls import upload_handle
-from adapter.wire.spans import Drop, Edit, Insert, edit
+from adapter.wire.spans import Drop, Edit, Insert, edit, find
 
 # What a schema may ask of a text that no handle can promise; formats and lengths are looked at.
 _UNMET = ("pattern", "enum", "const", "contentEncoding", "contentMediaType", "contentSchema")
@@ -72,10 +73,10 @@ class Wrapped:
         return f"Takes an {self.upload_scheme} handle from {self.helper}, or an {self.artifact_scheme} URI."
 
 
-def wrapped(definition: bytes, rule: Wrapped) -> tuple[bytes, frozenset[str]]:
+def wrapped(definition: bytes, rule: Wrapped, *, structured: bool = False) -> tuple[bytes, frozenset[str]]:
     """The definition with the rule's sentences and a schema that accepts handles, and its members that changed.
 
-    Raises BadJson.
+    ``structured``: its output schema also accepts structured content with artifacts. Raises BadJson.
     """
     value = parse(definition)
     if not isinstance(value, dict):
@@ -90,6 +91,12 @@ def wrapped(definition: bytes, rule: Wrapped) -> tuple[bytes, frozenset[str]]:
         if found is not None:
             edits += _accepting(*found, rule)
             changed.add("inputSchema")
+    promised = value.get("outputSchema")
+    names = free_members(promised) if structured else ()
+    place = find(definition, ("outputSchema",)) if names else None
+    if place is not None and isinstance(promised, dict):
+        edits.append(Insert(("outputSchema",), allowing(definition[slice(*place)], promised, names)))
+        changed.add("outputSchema")
     return edit(definition, edits), frozenset(changed)
 
 

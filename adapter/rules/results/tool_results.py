@@ -69,6 +69,19 @@ class Shown:
             **link,
         }
 
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The entry of the list in structured content."""
+        link = {} if self.download_url is None else {"download_url": self.download_url}
+        return {
+            "uri": self.uri,
+            "name": self.file.filename,
+            "mimeType": self.file.media_type,
+            "size": self.file.size,
+            "sha256": self.file.sha256,
+            **link,
+        }
+
     def blocks(self) -> Iterator[dict[str, Any]]:
         """The content blocks that are added for it, in their order."""
         yield {
@@ -116,16 +129,20 @@ def is_task(result: object) -> bool:
     )
 
 
-def with_artifacts(response: bytes, shown: Sequence[Shown], withheld: Withhold) -> bytes:
+def with_artifacts(
+    response: bytes, shown: Sequence[Shown], withheld: Withhold, names: Sequence[str] = ()
+) -> bytes:
     """The result with these artifacts in ``_meta`` and behind its blocks, its paths withheld.
 
-    ``_meta.artifact`` is the first, ``_meta.artifacts`` all of several. A response that did not succeed stays as
-    it is.
+    ``_meta.artifact`` is the first, ``_meta.artifacts`` all of several. Structured content that is an object lists
+    them under the first of the ``names`` that it does not have. A response that did not succeed stays as it is.
     """
     meta: dict[str, Any] = {"artifact": shown[0].meta} if shown else {}
     if len(shown) > 1:
         meta["artifacts"] = [artifact.meta for artifact in shown]
-    return _with(response, meta, [block for artifact in shown for block in artifact.blocks()], withheld)
+    blocks = [block for artifact in shown for block in artifact.blocks()]
+    listing = [(name, [artifact.entry for artifact in shown]) for name in names if shown]
+    return _with(response, meta, blocks, withheld, listing=listing)
 
 
 def with_artifact_error(response: bytes, sentence: str, withheld: Withhold) -> bytes:
@@ -188,6 +205,10 @@ _Patch = tuple[int, int, bytes]
 """Where a part of a message begins and ends, and what stands there then."""
 
 
+_Listing = Sequence[tuple[str, Sequence[Mapping[str, Any]]]]
+"""What structured content may list, and under which name: the first of them whose name is free."""
+
+
 def _read(response: bytes) -> _Read:
     message: list[tuple[spans.Member, Sequence[spans.Member]]] = []
     for member in spans.members(response):
@@ -215,6 +236,7 @@ def _with(
     blocks: Sequence[Mapping[str, Any]],
     withheld: Withhold,
     *,
+    listing: _Listing = (),
     failed: bool = False,
 ) -> bytes:
     message = _read(response)
@@ -222,6 +244,7 @@ def _with(
     if parts is None:
         return response
     patches = [] if _spares(withheld, response) else _patches(response, message, withheld)
+    patches = sorted([*patches, *_listed(response, parts.get("structuredContent"), listing)])
     content = parts.get("content")
     if content is not None and byte(response, content[0]) == _ARRAY and "_meta" not in parts and not failed:
         tail = max(end for _, end in parts.values())
@@ -243,16 +266,31 @@ def _additions(
     Blocks are added behind those in the list that ends at ``content_end``, and ``_meta`` behind the last member of
     the result, which ends at ``tail``.
     """
-    at = content_end - 1
-    while response[at - 1] in _SPACE:
-        at -= 1
     added = []
     if blocks:
-        comma = b"" if response[at - 1] == _ARRAY else b","
-        added.append((at, at, comma + b",".join(map(_json, blocks))))
+        added.append(_last(response, content_end, b",".join(map(_json, blocks))))
     if meta:
         added.append((tail, tail, b',"_meta":' + _json(meta)))
     return added
+
+
+def _listed(response: bytes, structured: spans.Span | None, listing: _Listing) -> Iterator[_Patch]:
+    """Put one of the listings in the structured content, if that is an object in which its name is free."""
+    if listing and structured is not None and byte(response, structured[0]) == _OBJECT:
+        taken = {member.key for member in spans.members(response, structured[0])}
+        for name, files in listing:
+            if name not in taken:
+                yield _last(response, structured[1], b'"%b":%b' % (name.encode("ascii"), _json(files)))
+                return
+
+
+def _last(response: bytes, end: int, text: bytes) -> _Patch:
+    """Put a text behind the last item of the list or object that ends there."""
+    at = end - 1
+    while response[at - 1] in _SPACE:
+        at -= 1
+    comma = b"" if response[at - 1] in (_ARRAY, _OBJECT) else b","
+    return at, at, comma + text
 
 
 def _patched(response: bytes, patches: Sequence[_Patch]) -> bytes:

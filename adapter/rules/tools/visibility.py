@@ -128,7 +128,10 @@ class Disabled:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies for the tools of one server. ``shorten`` leaves wrapped tools ``short_words`` words at most."""
+    """The policies for the tools of one server. ``shorten`` leaves wrapped tools ``short_words`` words at most.
+
+    ``structured`` are the wrapped tools whose structured content may list artifacts.
+    """
 
     sanitization: Sanitization = Sanitization()
     descriptions: Descriptions = Descriptions()
@@ -136,6 +139,7 @@ class Policies:
     short_words: int = 16
     disabled: Disabled = Disabled()
     wrapped: Mapping[str, Wrapped] = field(default_factory=dict)
+    structured: frozenset[str] = frozenset()
 
     @property
     def change_nothing(self) -> bool:
@@ -208,7 +212,8 @@ def apply(policies: Policies, name: str, definition: bytes) -> ShapedDefinition:
     shaping = _edited(policies, definition, shortens=policies.shorten and rule is not None)
     if shaping.raw is None or rule is None:
         return shaping
-    return shaping._replace(raw=wrapped(shaping.raw, rule)[0], plain=shaping.raw)
+    raw, _ = wrapped(shaping.raw, rule, structured=name in policies.structured)
+    return shaping._replace(raw=raw, plain=shaping.raw)
 
 
 def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> ShapedDefinition:

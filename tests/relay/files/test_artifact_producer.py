@@ -13,6 +13,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from adapter.errors import AdapterError, SessionUnknown
+from adapter.relay.stages import Call
 from adapter.rules.calls.arguments import annotated
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.wire.signed_urls import parse_artifact
@@ -115,6 +117,56 @@ async def test_name_is_one_that_can_be_said(tmp_path: Path) -> None:
     async with tools(tmp_path, writing(b"made")) as one:
         artifact = artifact_of(await one.call("write", f'{{"filename":"{"n" * 5000}.txt"}}'))
         assert artifact["filename"].endswith("nn.txt") and len(artifact["filename"]) <= 255
+
+
+OWN = b'{"name":"write","outputSchema":{"type":"object","properties":{"artifacts":{}}}}'
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("definition", "name"), [(b'{"name":"write"}', "artifacts"), (OWN, "adapter_artifacts")]
+)
+async def test_structured_content_lists_what_was_written(
+    tmp_path: Path, definition: bytes, name: str, streamed: bool
+) -> None:
+    """Under a name that the tool's definition leaves free, in JSON and at the end of a stream."""
+    answer = result('"structuredContent":{"n":1},"content":[]')
+
+    def act(request: UpstreamRequest) -> ScriptedAnswer:
+        plain = writing(PNG, answer)(request)
+        return ScriptedAnswer(headers=SSE, chunks=[b"data: %b\n\n" % answer]) if streamed else plain
+
+    async with tools(tmp_path, act) as one:
+        one.members.learn("write", definition)
+        came = await one.call("write", "{}")
+        told = artifact_of(came)
+        (entry,) = came["result"]["structuredContent"].pop(name)
+        assert came["result"]["structuredContent"] == {"n": 1}
+        assert entry == {
+            "uri": told["artifact_uri"],
+            "name": told["filename"],
+            "mimeType": "image/png",
+            "size": len(PNG),
+            "sha256": told["sha256"],
+        }
+
+
+@pytest.mark.parametrize("fails", [SessionUnknown("gone"), None])
+async def test_structured_content_of_an_unknown_tool_stays(
+    tmp_path: Path, fails: AdapterError | None
+) -> None:
+    """Its client may know a schema in which no name is free, and a list that cannot be had is no failed call."""
+    async with tools(tmp_path, writing(PNG, result('"structuredContent":{"n":1},"content":[]'))) as one:
+
+        async def read(call: Call, name: str) -> None:
+            assert name == call.envelope.name == "write"
+            if fails is not None:
+                raise fails
+
+        one.members.read = read
+        came = await one.call("write", "{}")
+        assert came["result"]["structuredContent"] == {"n": 1}
+        assert artifact_of(came)["mime_type"] == "image/png"
 
 
 async def test_result_tells_of_the_artifact(tmp_path: Path) -> None:

@@ -112,6 +112,59 @@ def test_several_artifacts() -> None:
     assert result["content"] == [7, LINK, LINK]
 
 
+ENTRY = {
+    "uri": SHOT.uri,
+    "name": "名.png",
+    "mimeType": "image/png",
+    "size": 3,
+    "sha256": "ab" * 32,
+}
+
+
+@pytest.mark.parametrize("more", ['"content":[]', '"content":null', '"_meta":{"k":1},"content":[ ]'])
+@pytest.mark.parametrize(
+    ("came", "left"),
+    [
+        ("{}", '{"artifacts":%s}'),
+        ('{ "n" : 1.0, "p":"/store/x.png"\n}', '{ "n" : 1.0, "p":"artifact://x","artifacts":%s\n}'),
+        ('{"artifacts":1}', '{"artifacts":1,"adapter_artifacts":%s}'),
+        ('{"\\u0061rtifacts":1}', '{"\\u0061rtifacts":1,"adapter_artifacts":%s}'),
+        ('{"artifacts":1,"adapter_artifacts":2}', '{"artifacts":1,"adapter_artifacts":2}'),
+        ('{"in":{"artifacts":1}}', '{"in":{"artifacts":1},"artifacts":%s}'),
+        ("[{}]", "[{}]"),
+        ("null", "null"),
+    ],
+)
+def test_structured_content_lists_artifacts(came: str, left: str, more: str) -> None:
+    """Behind its own members, whose bytes stay but for paths; what is no object stays."""
+    response = f'{{"result":{{"structuredContent":{came},{more}}}}}'.encode()
+    seen = with_artifacts(response, [SHOT], hide, ("artifacts", "adapter_artifacts")).decode()
+    entry = json.dumps([ENTRY], ensure_ascii=False, separators=(",", ":"))
+    assert f'"structuredContent":{left.replace("%s", entry)},' in seen
+    assert result_of(seen.encode())["content"] == [LINK]
+
+
+def test_structured_content_is_not_made() -> None:
+    """Where there is none, where no name is free, and where nothing was kept, none is listed."""
+    names = ("artifacts",)
+    assert "structuredContent" not in result_of(with_artifacts(b'{"result":{}}', [SHOT], as_it_is, names))
+    kept = b'{"result":{"structuredContent":{},"content":[]}}'
+    assert with_artifacts(kept, [], as_it_is, names) is kept
+    assert result_of(with_artifacts(kept, [SHOT], as_it_is))["structuredContent"] == {}
+
+
+def test_a_listed_artifact_has_its_link() -> None:
+    """A person who sees nothing else can fetch the file, whatever is in its name."""
+    odd = ShownFile("\ud800", "image/png", 3, "ab" * 32)
+    response = b'{"result":{"structuredContent":{},"content":[]}}'
+    artifacts = [SHOT, shown(download_url="http://h/x", file=odd)]
+    seen = result_of(with_artifacts(response, artifacts, as_it_is, ("artifacts",)))
+    assert seen["structuredContent"]["artifacts"] == [
+        ENTRY,
+        {**ENTRY, "name": "\ud800", "download_url": "http://h/x"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("result", "content", "meta"),
     [

@@ -1,0 +1,42 @@
+"""The member of structured content that lists the artifacts of a server's tools, as their definitions leave it free."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from adapter.errors import AdapterError
+from adapter.relay.stages import Call
+from adapter.rules.files.structured_artifacts import free_members
+from adapter.wire.envelope import parse
+
+PATIENCE = 5.0
+"""Seconds that an answer waits for the list of tools, if none was read yet."""
+
+
+class ArtifactMembers:
+    """The names that are free in the output schemas of one server's tools. ``read`` has its list of tools read, whose
+    definitions are then learned.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[str, tuple[str, ...]] = {}
+        self.read: Callable[[Call, str], Awaitable[object]] | None = None
+
+    def learn(self, tool: str, definition: bytes) -> None:
+        """Take note of a tool's definition, as it is without the adapter's additions. Raises BadJson."""
+        self._free[tool] = free_members(parse(definition).get("outputSchema"))
+
+    async def of(self, call: Call) -> tuple[str, ...]:
+        """The names that the member may have in the answer to a call.
+
+        There are none while nothing is known of the tool: its client may check the answer by another schema.
+        """
+        tool = call.envelope.name or ""
+        if tool not in self._free and self.read is not None and call.fetch is not None:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await self.read(call, tool)
+            except (AdapterError, TimeoutError):
+                return ()
+        return self._free.get(tool, ())

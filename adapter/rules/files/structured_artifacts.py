@@ -1,0 +1,147 @@
+"""The member of structured content in which a tool's artifacts stand, and output schemas that allow it. Pure.
+
+Some hosts show their model nothing but structured content where a result has some, and most clients check that by the
+tool's output schema. So whatever that accepts must be accepted with the member, too, and without it as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from adapter.wire.envelope import dump
+from adapter.wire.spans import Drop, Edit, Insert, Replace, edit
+
+MEMBERS = ("artifacts", "adapter_artifacts")
+"""The names of the member: the first that the tool does not use itself."""
+
+_TEXT = {"type": "string"}
+_FILES = {
+    "type": "array",
+    "description": "Files that the tool wrote, kept by the adapter.",
+    "items": {
+        "type": "object",
+        "properties": {
+            "uri": _TEXT,
+            "name": _TEXT,
+            "mimeType": _TEXT,
+            "size": {"type": "integer"},
+            "sha256": _TEXT,
+            "download_url": _TEXT,
+        },
+        "required": ["uri", "name", "mimeType", "size", "sha256"],
+    },
+}
+
+_DEEPEST = 100
+"""Levels of a schema that is edited; tools with deeper ones get no member."""
+
+_OF_DOCUMENT = ("$schema", "$id")
+_WORDS = ("$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
+_OF_MEMBERS = (
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "minProperties",
+    "$defs",
+    "definitions",
+)
+_HARMLESS = frozenset({*_OF_DOCUMENT, *_WORDS, *_OF_MEMBERS})
+"""Keywords beside which one more property changes nothing but what that property may be."""
+_REFERENCES = ("$ref", "$dynamicRef")
+_DATA = ("const", "enum", "default", "examples")
+# Their members have names of the author's, behind which schemas stand.
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+
+_Path = tuple[str | int, ...]
+
+
+def free_members(schema: object) -> tuple[str, ...]:
+    """The names that the member may have by a tool's output schema, None for a tool without; none where structured
+    content is no object.
+    """
+    if schema is None:
+        return MEMBERS
+    if not isinstance(schema, dict) or not _describes_objects(schema):
+        return ()
+    used: set[str] = set()
+    level: list[Any] = [schema]
+    for _ in range(_DEEPEST):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                used.update(name for name in MEMBERS if name in value)
+                below += value.values()
+            elif isinstance(value, list):
+                below += value
+            elif value in MEMBERS:
+                used.add(value)
+        level = below
+    return () if level else tuple(name for name in MEMBERS if name not in used)
+
+
+def allowing(text: bytes, schema: Mapping[str, Any], names: Sequence[str]) -> bytes:
+    """An output schema (JSON, and its value) that says what the first of these free names holds.
+
+    It accepts what it did, and that with artifacts under any of the names.
+    """
+    references = list(_references(schema))
+    if _is_plain(schema) and all(target.startswith("#/") for _, target in references):
+        closed = schema.get("additionalProperties") in (False, {"not": {}})
+        # An open schema allows such a member of the tool's own, which may be anything.
+        member = _FILES if closed else {"description": _FILES["description"], "anyOf": [_FILES, {}]}
+        return edit(text, [Insert(("properties", names[0]), dump(member))])
+    # Nothing can be added to it, so it becomes one of several, and these the document that it was.
+    own = schema.get("$id")
+    edits: list[Edit] = [Drop((key,)) for key in _OF_DOCUMENT]
+    edits += [Replace(path, dump(_moved(target, own))) for path, target in references]
+    either = [edit(text, edits)]
+    for name in names:
+        either.append(dump({"type": "object", "properties": {name: _FILES}, "required": [name]}))
+    head = {key: schema[key] for key in _OF_DOCUMENT if key in schema}
+    if schema.get("type") == "object":
+        head["type"] = "object"
+    return edit(dump(head), [Insert(("anyOf",), b"[%b]" % b",".join(either))])
+
+
+def _describes_objects(schema: Mapping[str, Any]) -> bool:
+    stated = schema.get("type", "object")
+    return "object" in stated if isinstance(stated, list) else bool(stated == "object")
+
+
+def _is_plain(schema: Mapping[str, Any]) -> bool:
+    """Tell whether the schema accepts one more property as soon as that stands in its ``properties``."""
+    return (
+        all(keyword in _HARMLESS or keyword.startswith("x-") for keyword in schema)
+        and isinstance(schema.get("properties", {}), dict)
+        and schema.get("additionalProperties", True) in (True, False, {}, {"not": {}})
+    )
+
+
+def _references(schema: Mapping[str, Any]) -> Iterator[tuple[_Path, str]]:
+    """The references that count from the schema's beginning, each with its place."""
+    todo: list[tuple[_Path, Any, bool]] = [((), schema, False)]
+    while todo:
+        place, value, named = todo.pop()
+        if isinstance(value, list):
+            todo += [((*place, index), item, False) for index, item in enumerate(value)]
+        if not isinstance(value, dict):
+            continue
+        own = value.get("$id")
+        if place and not named and isinstance(own, str) and not own.startswith("#"):
+            # A document of its own.
+            continue
+        for key, item in value.items():
+            if named or key not in (*_DATA, *_REFERENCES):
+                todo.append(((*place, key), item, not named and key in _NAMED))
+            elif key in _REFERENCES and isinstance(item, str):
+                yield (*place, key), item
+
+
+def _moved(target: str, own: object) -> str:
+    """A reference within the schema when that is the first of ``anyOf``; to another place it stays. ``own`` is the
+    address of the schema, if it has one.
+    """
+    within = target.removeprefix(own) if isinstance(own, str) else target
+    return f"#/anyOf/0{within[1:]}" if within in ("", "#") or within.startswith("#/") else target
