@@ -12,10 +12,12 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 import select
 import stat
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -46,6 +48,9 @@ LOCAL = frozenset(("btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", 
 _MOUNTS = Path("/proc/self/mountinfo")
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
+# Only Linux has it, and only there a file system counts as local.
+_OF_THREAD = partial(resource.getrusage, getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF))
+
 Waiting = list[tuple[bytes, asyncio.Future[None]]]
 
 
@@ -54,15 +59,21 @@ class AuditLog:
 
     It opens the file again when it was renamed or removed. ``failing`` tells whether the last write failed. A line may
     take ``patience`` seconds; one that takes longer may be written all the same. ``now`` is a clock that never goes
-    back, in seconds.
+    back, in seconds; ``usage`` tells how often this thread has waited for anything but a processor.
     """
 
     def __init__(
-        self, file: Path | None, *, patience: float = PATIENCE, now: Callable[[], float] = time.monotonic
+        self,
+        file: Path | None,
+        *,
+        patience: float = PATIENCE,
+        now: Callable[[], float] = time.monotonic,
+        usage: Callable[[], resource.struct_rusage] = _OF_THREAD,
     ) -> None:
         self._file = file
         self._patience = patience
         self._now = now
+        self._usage = usage
         self._local = False
         self._slow_until = float("-inf")
         self._stuck = False
@@ -128,6 +139,7 @@ class AuditLog:
         began = self._now()
         if self._fd is None or not self._local or self._stale or began < self._slow_until:
             return False
+        waits = self._usage().ru_nvcsw
         try:
             if self._was_renamed():
                 return False
@@ -137,7 +149,8 @@ class AuditLog:
             return False
         finally:
             ended = self._now()
-            if ended - began > SLOW:
+            # On a crowded machine the loop may have lost its processor meanwhile, which says nothing of the disk.
+            if ended - began > SLOW and self._usage().ru_nvcsw > waits:
                 self._slow_until = ended + RESTS * (ended - began)
         return True
 

@@ -11,6 +11,7 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from threading import Thread
 
@@ -168,16 +169,33 @@ async def test_a_disk_that_is_stuck_holds_nobody_for_long(terminal: tuple[int, P
     await log.close()
 
 
+def used(waits: int) -> resource.struct_rusage:
+    """The usage of a thread that has waited so often."""
+    return resource.struct_rusage((0,) * 14 + (waits, 0))
+
+
 async def test_a_slow_disk_is_left_to_the_thread(tmp_path: Path) -> None:
     """So is opening a file. After a line that took long the loop writes none for a hundred times as long."""
     readings = [0.0, 0.0, 2 * SLOW, 2 * SLOW * (RESTS + 1) - 0.1, *[2 * SLOW * (RESTS + 1) + 0.1] * 2]
-    log = AuditLog(tmp_path / "audit.log", now=lambda: readings.pop(0))
+    log = AuditLog(tmp_path / "audit.log", now=lambda: readings.pop(0), usage=map(used, count()).__next__)
     for on_loop in (False, True, False, True):
         writing = asyncio.ensure_future(log.write(b"%d\n" % on_loop))
         await asyncio.sleep(0)
         assert writing.done() == on_loop
         await writing
     assert (tmp_path / "audit.log").read_bytes() == b"0\n1\n0\n1\n"
+    await log.close()
+
+
+async def test_a_lost_processor_is_no_slow_disk(tmp_path: Path) -> None:
+    """A line that took long while its thread waited for nothing leaves the next one on the loop."""
+    readings = [0.0, 0.0, 2 * SLOW, 3 * SLOW, 3 * SLOW]
+    log = AuditLog(tmp_path / "audit.log", now=lambda: readings.pop(0), usage=lambda: used(7))
+    for on_loop in (False, True, True):
+        writing = asyncio.ensure_future(log.write(b"%d\n" % on_loop))
+        await asyncio.sleep(0)
+        assert writing.done() == on_loop
+        await writing
     await log.close()
 
 
