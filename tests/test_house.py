@@ -22,9 +22,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 63_590,
-    "modules": 496,
-    "lines with code in tests/": 95_845,
+    "lines with code in adapter/": 63_839,
+    "modules": 497,
+    "lines with code in tests/": 96_105,
     "settings": 361,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,

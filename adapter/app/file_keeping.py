@@ -116,7 +116,8 @@ class KeptFiles(FileSecrets):
             uploads.record = partial(trail.file, UPLOADED)
             downloads.record = partial(trail.file, DOWNLOADED)
         uploads.count = self.on_upload
-        routes = [uploads.branch(settings.core.upload_path), downloads.deliveries(settings.core.upload_path)]
+        path = settings.core.upload_path
+        routes = [*uploads.branches(path), downloads.deliveries(path)]
         if settings.core.allow_artifacts_download:
             routes.append(downloads.artifacts())
         if tracing is None:

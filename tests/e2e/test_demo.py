@@ -133,9 +133,17 @@ def test_a_file_goes_in_and_a_picture_comes_out(demo: Demo) -> None:
     assert kept.read_bytes() == saved
 
 
+def test_the_link_opens_in_a_browser(demo: Demo) -> None:
+    """The sixth suggestion prints the link of a page that takes files."""
+    link = pasted("\n".join(map(demo.suggestion, (1, 6)))).splitlines()[-1]
+    page = httpx2.get(link, headers={"Accept": "text/html"})
+    assert page.status_code == 200
+    assert 'type="file"' in page.text
+
+
 def test_the_shop_answers_from_its_database(demo: Demo) -> None:
-    """The sixth suggestion prints the cheapest lamps, a customer, orders, the months of a year, and a forecast."""
-    answers = [json.loads(line) for line in pasted(demo.suggestion(6)).splitlines()]
+    """The seventh suggestion prints the cheapest lamps, a customer, orders, the months of a year, and a forecast."""
+    answers = [json.loads(line) for line in pasted(demo.suggestion(7)).splitlines()]
     texts = [part["text"] for answer in answers for part in answer["content"]]
     lamps, _, orders, months = (json.loads(text) for text in texts if text.startswith("[{"))
     printed = "\n".join(texts)
@@ -148,7 +156,7 @@ def test_the_shop_answers_from_its_database(demo: Demo) -> None:
     assert "Meadow Hostel" in printed and "[REDACTED]" in printed
     assert "@" not in printed and "7946" not in printed
     assert "- orders-of-customer: See which orders are overdue" in printed
-    asked = re.search(r'"figures": "([^"]*)"', demo.suggestion(6))
+    asked = re.search(r'"figures": "([^"]*)"', demo.suggestion(7))
     assert asked is not None
     # What the forecast is asked about is what the shop sold in the months before.
     assert asked[1] == ", ".join(str(row["revenue"]) for row in months[:4])

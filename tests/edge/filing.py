@@ -213,7 +213,7 @@ async def filing(
     )
     uploads = UploadRoute(registry, credentials, scopes, claims, [SERVER], settings, quota)
     sending = DownloadRoute(registry, credentials, claims, [SERVER])
-    branches = [uploads.branch("/upload"), sending.deliveries("/upload")]
+    branches = [*uploads.branches("/upload"), sending.deliveries("/upload")]
     if downloads:
         branches.append(sending.artifacts())
     # No mount is served here, so nobody asks for an endpoint.

@@ -9,13 +9,14 @@ from collections.abc import Collection, Mapping
 import orjson
 
 from adapter.edge.files.ownership import Claims
-from adapter.edge.http.request import Branch, Extra, Names, Reply, Request, query_of
-from adapter.errors import CredentialRefused, FileGone, NotFound
+from adapter.edge.http.request import Branch, Extra, Names, Reply, Request, query_of, takes_html
+from adapter.errors import AdapterError, CredentialRefused, FileGone, NotFound
 from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_urls import DOWNLOADS, Credentials
 from adapter.rules.files.file_records import FileKind, FileRecord, RecordFile
 from adapter.rules.files.filenames import content_disposition
+from adapter.rules.files.media_types import is_safe_to_open
 from adapter.wire.http_ranges import Unsatisfiable, if_range_allows, not_modified, read_range
 from adapter.wire.signed_urls import FilePath
 
@@ -24,6 +25,8 @@ _SMALL = 128 * 1024
 _METHODS = ("GET", "HEAD")
 _EXPOSED = ("Accept-Ranges", "Content-Disposition", "Content-Length", "Content-Range", "ETag")
 _SIGNED = frozenset({"exp", "sig"})
+_CONFIRMED = "download"
+"""The parameter by which a person says that they want the file itself."""
 
 
 class DownloadRoute:
@@ -51,13 +54,30 @@ class DownloadRoute:
 
     async def _serve_artifact(self, request: Request, names: Names, extra: Extra) -> None:
         server, scope, file_id, _ = names
-        self._check_server(server)
         query = query_of(request)
-        if _SIGNED.isdisjoint(query):
-            await self._claims.check_owns(request.headers, server, scope)
-        else:
-            self._credentials.check_file("download", (server, scope, file_id), query)
-        await self._send(request, await self._find(names, FileKind.ARTIFACT), extra)
+        signed = not _SIGNED.isdisjoint(query)
+        by_person = request.headers.lower.get("sec-fetch-mode") == "navigate" and takes_html(request)
+        try:
+            self._check_server(server)
+            if signed:
+                self._credentials.check_file("download", (server, scope, file_id), query)
+            else:
+                await self._claims.check_owns(request.headers, server, scope)
+            record = await self._find(names, FileKind.ARTIFACT)
+        except AdapterError as error:
+            if not by_person:
+                raise
+            _show_failure(request, error, extra)
+            return
+        if (
+            by_person
+            and signed
+            and _CONFIRMED not in query
+            and not is_safe_to_open(record.content.media_type)
+        ):
+            _show(request, record, extra)
+            return
+        await self._send(request, record, extra)
 
     async def _serve_delivery(self, request: Request, names: Names, extra: Extra) -> None:
         server, scope, file_id, _ = names
@@ -139,6 +159,22 @@ async def _send_bytes(reply: Reply, opened: OpenFile, first: int, length: int) -
         return
     async for piece in opened.pieces(first, length):
         await reply.write(piece)
+
+
+def _show(request: Request, record: FileRecord, extra: Extra) -> None:
+    """Answer with a page that says what the file is: a browser had better not open it at once."""
+    # Late: most links are only ever used by programs.
+    from adapter.edge.files import pages
+
+    content = record.content
+    facts = ("Name", record.filename), ("Size", pages.size(content.size)), ("Type", content.media_type)
+    pages.file_page(request, facts, f"{_CONFIRMED}=1", extra)
+
+
+def _show_failure(request: Request, error: AdapterError, extra: Extra) -> None:
+    from adapter.edge.files import pages
+
+    pages.file_failed_page(request, error, extra)
 
 
 def _asked(request: Request, size: int, etag: str) -> tuple[int, int] | Unsatisfiable | None:

@@ -71,6 +71,7 @@ class Claims:
             return
         # Where a principal owns the files, only the session knows which.
         try:
+            await self._guard.verify(headers)
             owned = await self.own(headers, server)
         except Unauthorized:
             raise CredentialRefused() from None

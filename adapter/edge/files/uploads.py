@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Collection
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,10 +13,12 @@ import orjson
 from adapter.edge.files.multipart import Event, FileBegins, Form, Mark, boundary_of
 from adapter.edge.files.ownership import Claims
 from adapter.edge.http.bodies import Body
-from adapter.edge.http.request import Branch, Extra, Names, Request, query_of
+from adapter.edge.http.request import Branch, Extra, Names, Request, query_of, takes_html
 from adapter.errors import (
+    AdapterError,
     CredentialRefused,
     FileTooLarge,
+    MethodNotAllowed,
     NotFound,
     NotMultipart,
     QuotaReached,
@@ -39,6 +42,21 @@ _BESIDE_FILE = 1024
 """Bytes of a form that may be no file's: for the whole, and for each file it may hold."""
 
 _KEPT_FREE = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LinkBranch(Branch):
+    """The branch of signed links, and of links that a person opens: these may have lost what was behind their path.
+
+    A signature is all the right that such a request needs, so it may come from any page.
+    """
+
+    def names(self, request: Request) -> Names | None:
+        found = Branch.names(self, request)
+        if found is None or not _SIGNED.isdisjoint(query_of(request)):
+            return found
+        # Of programs the other branch refuses the method.
+        return found if request.method in ("GET", "HEAD") and takes_html(request) else None
 
 
 class UploadRoute:
@@ -70,14 +88,56 @@ class UploadRoute:
         """Is told of each file that was kept; None where nobody counts."""
         _keep_freed_memory()
 
-    def branch(self, upload_path: str) -> Branch:
-        """``POST {upload_path}/{server_id}``"""
-        return Branch(upload_path, 1, ("POST",), (), self._serve)
+    def branches(self, upload_path: str) -> tuple[Branch, Branch]:
+        """``POST {upload_path}/{server_id}``, for signed links by themselves, which people may open."""
+        links = LinkBranch(upload_path, 1, ("GET", "HEAD", "POST"), (), self._serve_link, public=True)
+        return links, Branch(upload_path, 1, ("POST",), (), self._serve)
 
     async def _serve(self, request: Request, names: Names, extra: Extra) -> None:
         (server,) = names
+        answer = await self._receive_all(request, server)
+        fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store"), *extra]
+        request.reply.send(200, fields, orjson.dumps(answer))
+
+    async def _serve_link(self, request: Request, names: Names, extra: Extra) -> None:
+        (server,) = names
+        if not takes_html(request):
+            if request.method != "POST":
+                extra.append(("Allow", "POST, OPTIONS"))
+                raise MethodNotAllowed()
+            await self._serve(request, names, extra)
+            return
+        # Late: most links are only ever used by programs.
+        from adapter.edge.files import pages
+
+        try:
+            if request.method == "POST":
+                answer = await self._receive_all(request, server)
+                pages.received_page(request, answer["uploads"], extra)
+            else:
+                await self._show(request, server, extra)
+        except AdapterError as error:
+            pages.upload_failed_page(request, error, extra)
+
+    async def _show(self, request: Request, server: str, extra: Extra) -> None:
+        """Answer with the page of a link that is still good. Looking at it uses nothing up."""
+        from adapter.edge.files import pages
+
+        self._check_server(server)
+        if _SIGNED.isdisjoint(query_of(request)):
+            raise CredentialRefused()
+        _, credential = await self._admit(request, server)
+        assert credential is not None, "the link is signed"
+        time = credential.expires, self._credentials.left(credential)
+        pages.upload_page(request, server, self._settings, self._quota, time, extra)
+
+    def _check_server(self, server: str) -> None:
         if server not in self._servers:
             raise NotFound("No server with this id accepts uploads.")
+
+    async def _receive_all(self, request: Request, server: str) -> dict[str, Any]:
+        """Keep the files of a request, and return what its sender is told."""
+        self._check_server(server)
         scope, credential = await self._admit(request, server)
         form = self._form(request)
         self._check_length(request.body.announced)
@@ -92,8 +152,7 @@ class UploadRoute:
             if told is not None:
                 for each in records:
                     await told(each)
-        fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store"), *extra]
-        request.reply.send(200, fields, orjson.dumps(self._answer(server, scope, records)))
+        return self._answer(server, scope, records)
 
     # --- before the body --------------------------------------------------------------------------------------
 

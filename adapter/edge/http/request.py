@@ -11,6 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from adapter.edge.http.bodies import Body
 from adapter.errors import AdapterError
+from adapter.rules.access.headers import prefers
 from adapter.wire.signed_urls import parameters
 
 
@@ -222,6 +223,15 @@ def query_of(request: Request) -> Mapping[str, str]:
         return parameters(query) if query else {}
     except ValueError:
         return {}
+
+
+def takes_html(request: Request) -> bool:
+    """Tell whether the request asks for HTML rather than JSON, as browsers do that open a link."""
+    accept = request.headers.get("Accept", "")
+    return prefers(accept, _HTML, _JSON) and not prefers(accept, _JSON, _HTML)
+
+
+_HTML, _JSON = "text/html", "application/json"
 
 
 def _path(target: str) -> str:

@@ -89,6 +89,10 @@ class Credentials:
             raise CredentialRefused()
         return credential
 
+    def left(self, credential: UploadCredential) -> float:
+        """The seconds for which a credential is good still."""
+        return credential.expires - self._clock()
+
     async def spend(self, credential: UploadCredential) -> Unspend:
         """Burn the credential, on every replica; of several who try one succeeds, and may take it back.
 

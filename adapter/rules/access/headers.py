@@ -134,6 +134,33 @@ def to_upstream(
     return passed
 
 
+LONGEST_ACCEPT = 1024
+"""Characters of an Accept field that are read."""
+
+
+def prefers(accept: str, wanted: str, other: str) -> bool:
+    """Tell whether an Accept field names the media type ``wanted``, and with no less weight than ``other``.
+
+    Both are compared as they are: ``*/*`` names neither.
+    """
+    best = {wanted: 0.0, other: 0.0}
+    for entry in accept[:LONGEST_ACCEPT].split(","):
+        kind, *parameters = (part.strip().lower() for part in entry.split(";"))
+        if kind in best:
+            best[kind] = max(best[kind], _weight(parameters))
+    return best[wanted] > 0 and best[wanted] >= best[other]
+
+
+def _weight(parameters: list[str]) -> float:
+    """The weight among the parameters of a media range (RFC 9110, 12.5.1); 1 without one, 0 for one that is none."""
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            digits = value.strip().replace(".", "", 1)
+            return float(value) if digits.isascii() and digits.isdigit() else 0.0
+    return 1.0
+
+
 def ambiguous(repeated: Iterable[str], token_header: str) -> str | None:
     """Return the first of the ``repeated`` names (lower case) that decides something and so may be there only once.
 

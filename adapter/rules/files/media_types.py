@@ -159,6 +159,17 @@ _TEXTUAL = {
     *("application/yaml", "application/x-yaml", "application/toml", "application/sql", "application/x-sh"),
     *("application/x-ndjson", "application/graphql", "application/x-subrip"),
 }
+_SAFE = {
+    *(
+        "text/plain",
+        "text/markdown",
+        "text/vtt",
+        "application/json",
+        "application/x-ndjson",
+        "application/x-subrip",
+    ),
+    "application/pdf",
+}
 _WELL_FORMED = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/[a-z0-9][a-z0-9!#$&^_.+-]{0,62}")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 
@@ -184,6 +195,14 @@ def is_text(media_type: str) -> bool:
     """Tell whether a file of this type is read as text; its reader checks whether its bytes are UTF-8."""
     essence = _essence(media_type)
     return essence.startswith("text/") or essence.endswith(("+json", "+xml", "+yaml")) or essence in _TEXTUAL
+
+
+def is_safe_to_open(media_type: str) -> bool:
+    """Tell whether programs that open files of this type only show or play them: no markup, macros or programs."""
+    essence = _essence(media_type)
+    return essence in _SAFE or (
+        essence.startswith(("image/", "audio/", "video/")) and essence != "image/svg+xml"
+    )
 
 
 def usual_extension(media_type: str) -> str | None:

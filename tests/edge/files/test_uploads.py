@@ -199,7 +199,7 @@ async def test_who_may_not_is_told_before_the_body(desk: Desk, scope: Scope) -> 
         ("/upload/nobody", {}, 404),
         ("/upload/desk/x", {}, 404),
         (good, {"host": "evil.example"}, 421),
-        (good, {"origin": "https://evil.example"}, 403),
+        ("/upload/desk", {"origin": "https://evil.example"}, 403),
         (good, {"content_type": "application/json"}, 415),
         (good, {"content_type": "multipart/mixed; boundary=x"}, 415),
         (good, {"content_encoding": "gzip"}, 415),

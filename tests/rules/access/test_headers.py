@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.headers import ambiguous, missing, to_upstream
+from adapter.rules.access.headers import ambiguous, missing, prefers, to_upstream
 
 Fields = list[tuple[str, str]]
 
@@ -179,3 +179,30 @@ def test_nothing_is_invented_or_reordered(headers: Fields) -> None:
     rest = iter(headers)
     assert all(field in rest for field in passed)
     assert not any(character in value for _, value in passed for character in "\r\n\x00")
+
+
+@pytest.mark.parametrize(
+    ("accept", "html"),
+    [
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", True),
+        ("application/json;q=0.5, TEXT/HTML ; q=0.6", True),
+        ("text/html;q=0", False),
+        ("text/html;q=x", False),
+        ("text/html;q=0.5, application/json", False),
+        ("*/*", False),
+        ("", False),
+        ("x," * 600 + "text/html", False),
+    ],
+)
+def test_a_media_type_is_preferred_by_name_and_weight(accept: str, html: bool) -> None:
+    """A range of types names none, and what is too long or no weight counts as nothing."""
+    assert prefers(accept, "text/html", "application/json") is html
+
+
+@given(st.text(), st.text())
+def test_no_accept_field_prefers_both_strictly(accept: str, more: str) -> None:
+    """Whatever it holds, an answer comes; one with less weight is never preferred."""
+    field = f"{accept},text/html;q=0.4,application/json;q=0.5,{more}"
+    assert prefers(field, "a/b", "c/d") in (True, False)
+    if "text/html" not in accept + more and len(accept) < 500:
+        assert not prefers(field, "text/html", "application/json")

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.files.media_types import is_text, media_type, named_after_type, usual_extension
+from adapter.rules.files.media_types import (
+    is_safe_to_open,
+    is_text,
+    media_type,
+    named_after_type,
+    usual_extension,
+)
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -236,3 +242,20 @@ def test_a_usual_extension_names_its_type() -> None:
 def test_a_name_takes_the_extension_of_its_type(filename: str, media: str, expected: str) -> None:
     """Unless it has one of that type already, or the type has none."""
     assert named_after_type(filename, media) == expected
+
+
+@pytest.mark.parametrize(
+    ("known", "safe"),
+    [
+        ("image/png", True),
+        ("text/plain; charset=utf-8", True),
+        ("application/pdf", True),
+        ("image/svg+xml", False),
+        ("text/html", False),
+        ("application/zip", False),
+        ("application/octet-stream", False),
+    ],
+)
+def test_types_that_can_act_are_not_safe_to_open(known: str, safe: bool) -> None:
+    """Markup, archives, documents and what is unknown can; pictures and texts only show something."""
+    assert is_safe_to_open(known) is safe

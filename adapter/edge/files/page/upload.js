@@ -1,0 +1,226 @@
+// Chooses, drops, pastes or photographs files, and sends them as one upload. Texts of others are text, never markup.
+
+const at = (id) => document.getElementById(id);
+const form = at('form');
+const terms = JSON.parse(form.dataset.terms);
+const chosen = [];
+let running = null;
+let over = false;
+
+const size = (bytes) => {
+  const units = ['bytes', 'KB', 'MB', 'GB', 'TB'];
+  let unit = 0;
+  let number = bytes;
+  for (; number >= 1024 && unit < 4; unit += 1) number /= 1024;
+  return `${unit ? Math.round(number * 10) / 10 : number} ${units[unit]}`;
+};
+const files = (count) => (count === 1 ? '1 file' : `${count} files`);
+const say = (text) => { at('status').textContent = text; };
+
+function made(name, text, facts = {}) {
+  const node = Object.assign(document.createElement(name), facts);
+  node.textContent = text;
+  return node;
+}
+
+function fail(text, detail = '') {
+  at('error').replaceChildren(text, ...(detail ? [made('small', detail)] : []));
+}
+
+// --- which files ------------------------------------------------------------------------------------------------
+
+function add(more) {
+  if (running || over || !more.length) return;
+  chosen.push(...more);
+  show();
+  say(`${files(chosen.length)} chosen.`);
+}
+
+function remove(file) {
+  chosen.splice(chosen.indexOf(file), 1);
+  show();
+  say(`${file.name} removed. ${files(chosen.length)} chosen.`);
+  at(chosen.length ? 'send' : 'files').focus();
+}
+
+function show() {
+  const rows = chosen.map((file) => {
+    const row = document.createElement('li');
+    const button = made('button', 'Remove', { type: 'button', disabled: running !== null });
+    button.setAttribute('aria-label', `Remove ${file.name}`);
+    button.addEventListener('click', () => remove(file));
+    row.append(made('span', `${file.name} (${size(file.size)})`), button);
+    return row;
+  });
+  at('list').replaceChildren(...rows);
+  at('list').hidden = !chosen.length;
+  at('files').required = !chosen.length;
+  fail(fault());
+}
+
+/** What speaks against sending these files, before a byte is sent. */
+function fault() {
+  const large = chosen.find((file) => file.size > terms.file);
+  if (large) return `${large.name} has ${size(large.size)}. One file may have ${size(terms.file)}: remove it.`;
+  if (chosen.length > terms.files) return `These are ${files(chosen.length)}. One upload takes ${files(terms.files)}.`;
+  const total = chosen.reduce((sum, file) => sum + file.size, 0);
+  if (terms.total !== null && total > terms.total) return `Together these are ${size(total)}; ${size(terms.total)} fit.`;
+  return '';
+}
+
+// --- sending ----------------------------------------------------------------------------------------------------
+
+async function digest(file) {
+  const bytes = await crypto.subtle.digest('SHA-256', await file.arrayBuffer());
+  return [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+async function filled() {
+  const data = new FormData();
+  for (const file of chosen) {
+    data.append('file', file);
+    if (terms.digests) data.append('sha256', await digest(file));
+  }
+  return data;
+}
+
+function busy(request) {
+  running = request;
+  for (const id of ['files', 'photo', 'send']) at(id).disabled = request !== null;
+  at('progress').hidden = at('cancel').hidden = request === null;
+  if (request) at('cancel').focus();
+}
+
+async function send() {
+  const why = fault();
+  if (running || over || !chosen.length || why) return fail(why);
+  const request = new XMLHttpRequest();
+  busy(request);
+  show();
+  say(`Uploading ${files(chosen.length)}.`);
+  try {
+    const data = await filled();
+    if (running !== request) return undefined;
+    request.open('POST', location.href);
+    request.setRequestHeader('Accept', 'application/json');
+    let told = 0;
+    request.upload.addEventListener('progress', ({ loaded, total }) => {
+      const percent = Math.floor((100 * loaded) / (total || 1));
+      at('progress').value = percent;
+      // A screen reader reads each of these out.
+      if (percent >= told + 25) say(percent < 100 ? `${(told = percent)} percent sent.` : 'Sent. Waiting for the answer.');
+    });
+    request.addEventListener('load', () => (request.status === 200 ? arrived(request) : refused(request)));
+    request.addEventListener('error', () => stop(terms.words[0]));
+    request.send(data);
+  } catch {
+    stop(crypto.subtle ? 'A file could not be read: choose it again.' : terms.words.digests);
+  }
+  return undefined;
+}
+
+function cancel() {
+  const request = running;
+  busy(null);
+  request.abort();
+  stop('', 'The upload was cancelled; nothing was kept.');
+}
+
+function stop(why, status = '', detail = '') {
+  busy(null);
+  show();
+  fail(why, detail);
+  say(status);
+  at('send').textContent = 'Try again';
+  at('send').focus();
+}
+
+function refused(request) {
+  let detail = '';
+  try {
+    detail = String(JSON.parse(request.responseText).detail ?? '').slice(0, 500);
+  } catch { /* a proxy's page, not the adapter's answer */ }
+  stop(terms.words[request.status] ?? terms.words.other, '', detail);
+  if (request.status === 401 || request.status === 404) close();
+}
+
+function close() {
+  over = true;
+  form.hidden = at('until').parentElement.hidden = true;
+}
+
+function arrived(request) {
+  const { uploads } = JSON.parse(request.responseText);
+  busy(null);
+  close();
+  fail('');
+  at('handles').replaceChildren(...uploads.map(({ filename, upload_handle: handle }) => {
+    const row = document.createElement('li');
+    const name = made('span', filename);
+    name.append(made('code', handle));
+    const button = made('button', 'Copy', { type: 'button' });
+    button.setAttribute('aria-label', `Copy the handle of ${filename}`);
+    button.addEventListener('click', () => copy(handle, button));
+    row.append(name, button);
+    return row;
+  }));
+  const lines = uploads.map(({ filename, upload_handle: handle }) => `${filename}: ${handle}`);
+  at('all').addEventListener('click', () => copy(`I have uploaded:\n${lines.join('\n')}`, at('all')));
+  at('arrived').textContent = `Done: ${files(uploads.length)} arrived`;
+  document.title = at('arrived').textContent;
+  at('done').hidden = false;
+  at('done').focus();
+  say('');
+}
+
+async function copy(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Pages without TLS have no clipboard of this kind.
+    const field = made('textarea', text, { readOnly: true });
+    document.body.append(field);
+    field.select();
+    document.execCommand('copy');
+    field.remove();
+    button.focus();
+  }
+  say('Copied.');
+}
+
+// --- what people do ---------------------------------------------------------------------------------------------
+
+for (const id of ['files', 'photo']) {
+  at(id).addEventListener('change', ({ target }) => {
+    add([...target.files]);
+    target.value = '';
+  });
+}
+form.addEventListener('submit', (event) => {
+  event.preventDefault();
+  send();
+});
+at('cancel').addEventListener('click', cancel);
+document.addEventListener('paste', ({ clipboardData }) => add([...(clipboardData?.files ?? [])]));
+document.addEventListener('dragover', (event) => {
+  event.preventDefault();
+  at('drop').classList.add('over');
+});
+document.addEventListener('dragleave', () => at('drop').classList.remove('over'));
+document.addEventListener('drop', (event) => {
+  event.preventDefault();
+  at('drop').classList.remove('over');
+  const items = [...event.dataTransfer.items].filter(({ kind }) => kind === 'file');
+  // A folder has no bytes that could be sent.
+  add(items.filter((item) => !item.webkitGetAsEntry?.()?.isDirectory).map((item) => item.getAsFile()));
+});
+window.addEventListener('beforeunload', (event) => { if (running) event.preventDefault(); });
+
+at('drop').classList.add('picks');
+at('camera').hidden = !matchMedia('(pointer: coarse)').matches;
+at('until').textContent = new Date(Date.now() + terms.left * 1000).toLocaleTimeString([], { timeStyle: 'short' });
+setTimeout(() => {
+  if (running || over) return;
+  close();
+  fail(terms.words[401]);
+}, Math.min(terms.left * 1000, 2 ** 31 - 1));

@@ -1,0 +1,205 @@
+"""The pages of signed links, for people: files to choose, what has arrived, a file to download, and what went wrong.
+
+Whatever comes from elsewhere is escaped and shortened. A page loads nothing: its style and its script are in it, and
+its policy names their digests.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from adapter.edge.http.request import Extra, Request
+from adapter.errors import AdapterError, CredentialRefused, FileGone, NotFound, Unauthorized
+from adapter.rules.text.unicode import shown
+from adapter.settings.storage import Uploads
+from adapter.wire.envelope import dump
+
+LONGEST = 300
+"""Characters of a text of somebody else's."""
+
+_ROOM = files("adapter.edge.files") / "page"
+_STYLE = (_ROOM / "page.css").read_text("utf-8")
+_SCRIPT = (_ROOM / "upload.js").read_text("utf-8")
+_UPLOAD = Template((_ROOM / "upload.html").read_text("utf-8"))
+
+_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+
+_WORDS = {
+    0: "The connection was lost before all was sent, and nothing was kept. Try again.",
+    400: "The files did not arrive as they were sent, and nothing was kept. Try again.",
+    401: (
+        "This link has expired, was used already, or is not complete. If your files have been sent with it, go back to "
+        "your chat. If not, ask your assistant for a new upload link."
+    ),
+    404: "This link leads to no server that takes files. Ask your assistant for a new upload link.",
+    408: "Nothing arrived for too long, so the upload was given up. Check your connection and try again.",
+    413: "This is too much for one upload, and nothing was kept. Send smaller files, or fewer.",
+    429: "There is no room for these files now, and nothing was kept. Try again in a minute, or send smaller files.",
+    503: "The server is not ready now. Try again in a minute.",
+    507: "The server has no space left, and nothing was kept. Try again later, or tell who runs it.",
+}
+"""What a person is told, by the status of the answer; 0 is for none."""
+
+_OTHER = "The upload failed, and nothing was kept. Try again."
+_DIGESTS = (
+    "This server wants a checksum of each file. Your browser makes them only with JavaScript and over https."
+)
+_GONE = (
+    "This link has expired, is not complete, or its file is gone. Ask your assistant to make the file again, or for a "
+    "new link."
+)
+
+
+def upload_page(
+    request: Request,
+    server: str,
+    limits: Uploads,
+    quota: int | None,
+    time: tuple[float, float],
+    extra: Extra,
+) -> None:
+    """Answer with the page where files are chosen. ``quota``: as for UploadRoute. ``time``: when the link expires, in
+    Unix seconds, and in how many seconds that is.
+    """
+    expires, left = time
+    most = f"up to {limits.max_files} files of " if limits.max_files > 1 else "one file of up to "
+    total = "" if quota is None else f" (all together {size(quota)})"
+    terms = {
+        "file": limits.max_file_bytes,
+        "files": limits.max_files,
+        "total": quota,
+        "left": max(0, math.floor(left)),
+        "digests": limits.require_sha256,
+        "words": {
+            **{str(status): words for status, words in _WORDS.items()},
+            "other": _OTHER,
+            "digests": _DIGESTS,
+        },
+    }
+    until = datetime.fromtimestamp(expires, UTC)
+    filled = _UPLOAD.substitute(
+        server=_text(server),
+        limits=f"It takes {most}{size(limits.max_file_bytes)}{total}.",
+        until=until.isoformat(),
+        until_text=f"{until:%H:%M} UTC",
+        terms=escape(dump(terms).decode(), quote=True),
+        multiple=" multiple" if limits.max_files > 1 else "",
+        hint="You can also drop files here, or paste them." if limits.max_files > 1 else "Or drop it here.",
+    )
+    warning = f"<noscript><p class=error>{_DIGESTS}</p></noscript>" if limits.require_sha256 else ""
+    _send(request, 200, "Send files", warning + filled, extra, _SCRIPT)
+
+
+def received_page(request: Request, uploads: Sequence[Mapping[str, Any]], extra: Extra) -> None:
+    """Answer with the page of files that have arrived; ``uploads`` as in the answer for programs."""
+    rows = "".join(
+        f"<li><span>{_text(each['filename'])}<code>{_text(each['upload_handle'])}</code></span></li>"
+        for each in uploads
+    )
+    count = "1 file" if len(uploads) == 1 else f"{len(uploads)} files"
+    _send(
+        request,
+        200,
+        f"Done: {count} arrived",
+        f"<ul>{rows}</ul><p>Copy what stands below each name, and go back to your chat with it.</p>",
+        extra,
+    )
+
+
+def file_page(request: Request, facts: Iterable[tuple[str, str]], confirmed: str, extra: Extra) -> None:
+    """Answer with the page of a file that a browser had better not open by itself; ``facts`` are names and values.
+
+    ``confirmed`` goes behind the link's query for the file itself.
+    """
+    listed = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in facts)
+    link = escape(f"?{request.target.partition('?')[2]}&{confirmed}", quote=True)
+    _send(
+        request,
+        200,
+        "A file for you",
+        f'<dl>{listed}</dl><p><a class="button main" href="{link}">Download</a></p>'
+        '<p class="note">Open it only if you expected it: it can contain a program.</p>',
+        extra,
+    )
+
+
+def upload_failed_page(request: Request, error: AdapterError, extra: Extra) -> None:
+    """Answer with the page of an upload, or of a link to one, that failed."""
+    again = ""
+    detail = "" if isinstance(error, CredentialRefused | NotFound) else f"<small>{_text(str(error))}</small>"
+    if detail and request.method == "POST":
+        again = '<p><a class="button main" href="">Try again</a></p>'
+    words = _WORDS.get(error.http, _OTHER)
+    _fail(request, error, f'<p class="error">{words}{detail}</p>{again}', extra)
+
+
+def file_failed_page(request: Request, error: AdapterError, extra: Extra) -> None:
+    """Answer with the page of a link to a file that cannot be had."""
+    told = isinstance(error, CredentialRefused | FileGone | NotFound)
+    words = _GONE if told else _WORDS.get(error.http, "The file cannot be had now. Try again.")
+    _fail(request, error, f'<p class="error">{words}</p>', extra)
+
+
+def _fail(request: Request, error: AdapterError, body: str, extra: Extra) -> None:
+    request.failure = type(error)
+    fields = list(extra)
+    if error.retry_after is not None and error.http in (429, 503):
+        fields.append(("Retry-After", str(math.ceil(error.retry_after))))
+    if error.http == Unauthorized.http:
+        fields.append(("WWW-Authenticate", Unauthorized.challenge))
+    _send(request, error.http, "That did not work", body, fields)
+
+
+def _send(request: Request, status: int, title: str, body: str, extra: Extra, script: str = "") -> None:
+    text = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_STYLE}</style></head><body><main><h1>{title}</h1>{body}</main>"
+        f"{f'<script type=module>{script}</script>' if script else ''}</body></html>"
+    )
+    request.reply.send(status, [*_fields(script), *extra], text.encode("utf-8", "replace"))
+
+
+def _fields(script: str) -> Extra:
+    """The fields of a page: nobody frames it, nothing keeps it, and it sends to nobody but its own address."""
+    runs = f"script-src '{_digest(script)}'; connect-src 'self'; " if script else ""
+    policy = (
+        f"default-src 'none'; {runs}style-src '{_digest(_STYLE)}'; form-action 'self'; frame-ancestors 'none'; "
+        "base-uri 'none'"
+    )
+    return [
+        ("Content-Type", "text/html; charset=utf-8"),
+        ("Cache-Control", "no-store"),
+        ("Vary", "Accept"),
+        ("Content-Security-Policy", policy),
+        ("X-Frame-Options", "DENY"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("X-Robots-Tag", "noindex"),
+        # The address is the right to upload, so no other place hears of it.
+        ("Referrer-Policy", "no-referrer"),
+        ("Cross-Origin-Opener-Policy", "same-origin"),
+    ]
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _text(value: str) -> str:
+    return escape(shown(value, LONGEST), quote=True)
+
+
+def size(count: int) -> str:
+    """A number of bytes for people."""
+    number, unit = float(count), 0
+    while number >= 1024 and unit < len(_UNITS) - 1:
+        number, unit = number / 1024, unit + 1
+    return f"{number:.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
