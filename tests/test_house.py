@@ -22,10 +22,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 63_839,
-    "modules": 497,
-    "lines with code in tests/": 96_105,
-    "settings": 361,
+    "lines with code in adapter/": 64_465,
+    "modules": 502,
+    "lines with code in tests/": 96_962,
+    "settings": 363,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,
 }

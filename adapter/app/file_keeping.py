@@ -22,7 +22,7 @@ from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.signed_urls import Links
 from adapter.relay.files.upload_batch import FileLimits
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.rules.files.file_records import FileKind, FileRecord, RecordFile
 from adapter.rules.files.quota import Limits
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import UploadConsumer
@@ -58,6 +58,8 @@ class KeptFiles(FileSecrets):
         self.rounds = Rounds(
             base.store, self.registry, self.files, self.credentials, limits, base.clock, base.log
         )
+        self.on_upload_recorded: RecordFile | None = None
+        """Is told of each file that was uploaded, before its sender is answered; None where no record is kept."""
         sessions.sessions.on_end.append(self._end_session)
         base.tasks.append(CleanupTask("own files", self.tidy_own, alone=False))
 
@@ -97,6 +99,12 @@ class KeptFiles(FileSecrets):
         if record.kind is FileKind.ARTIFACT and record.exposed:
             self.sessions.notifications.resources_changed(Scope(record.scope, record.owner))
 
+    async def uploaded(self, record: FileRecord) -> None:
+        """Count and record a file that came otherwise than by the upload route."""
+        for told in (self.on_upload, self.on_upload_recorded):
+            if told is not None:
+                await told(record)
+
     def branches(
         self, guard: Guard, trail: AuditTrail | None, tracing: PlanTracer | None
     ) -> Sequence[Branch]:
@@ -113,7 +121,7 @@ class KeptFiles(FileSecrets):
         if trail is not None:
             from adapter.relay.call.audit_trail import DOWNLOADED, UPLOADED
 
-            uploads.record = partial(trail.file, UPLOADED)
+            uploads.record = self.on_upload_recorded = partial(trail.file, UPLOADED)
             downloads.record = partial(trail.file, DOWNLOADED)
         uploads.count = self.on_upload
         path = settings.core.upload_path

@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from adapter.app.attaching import Attaching, file_parameters
+from adapter.app.base import Base
 from adapter.app.file_keeping import KeptFiles, takes_uploads
 from adapter.app.servers import read_timeouts
+from adapter.app.sessions import SessionStack
 from adapter.files.port import CaptureLimit
 from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.files.artifact_capture import ProducerRule
@@ -18,19 +21,57 @@ from adapter.relay.files.artifact_resources import (
     ResourceRead,
     ResourceTemplates,
 )
+from adapter.relay.files.attachments import AttachedFiles, AttachmentStage
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
-from adapter.relay.stages import StageEntry
+from adapter.relay.sessions.client_names import ClientNames
+from adapter.relay.stages import Stage, StageEntry
 from adapter.rules.files.locators import Locator
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.server import ServerSettings
+from adapter.upstream.outgoing import FileHttp
 
 
 class ActiveFiles(KeptFiles):
     """Keeps files, and assembles the stages of tools that take or produce them."""
+
+    def __init__(self, base: Base, sessions: SessionStack) -> None:
+        super().__init__(base, sessions)
+        self._names = ClientNames(sessions.sessions)
+        self._attaching: dict[str, Attaching] = {}
+        self._attachments: dict[str, AttachedFiles] = {}
+
+    def attaching(self, entry: ServerSettings) -> Attaching | None:
+        """See FileSecrets."""
+        parameters = file_parameters(self.settings, entry)
+        if not parameters:
+            return None
+        always = entry.hosts.openai_file_params == "on"
+        return self._attaching.setdefault(entry.id, Attaching(entry.id, parameters, self._names, always))
+
+    def before_plans(self, entry: ServerSettings) -> dict[str, Stage]:
+        """See FileSecrets."""
+        found = ((tool, self._attached(entry, each, tool)) for each in entry.adapters for tool in each.tools)
+        return {tool: stage for tool, stage in found if stage is not None}
+
+    def _attached(
+        self, entry: ServerSettings, adapter: UploadConsumer | ArtifactProducer, tool: str
+    ) -> AttachmentStage | None:
+        """The stage that takes files which hosts attach to calls of a tool; None where they attach none."""
+        attaching = self.attaching(entry)
+        if not isinstance(adapter, UploadConsumer) or attaching is None or tool not in attaching.parameters:
+            return None
+        attachments = self._attachments.get(entry.id)
+        if attachments is None:
+            uploads = self.settings.uploads
+            download = FileHttp(entry.hosts.file_url_allow, uploads.stall_timeout_seconds).open
+            attachments = self._attachments[entry.id] = AttachedFiles(
+                self.registry, self.scopes, uploads, download, attaching.declares, self.uploaded
+            )
+        return AttachmentStage(attachments, attaching.rule(tool, _scheme(self.settings, adapter)))
 
     def entries(self, entry: ServerSettings) -> list[StageEntry]:
         """See FileSecrets."""
@@ -111,12 +152,12 @@ class ActiveFiles(KeptFiles):
     ) -> Consumer | Producer | None:
         """The stage of one tool's entry; None if its feature is turned off."""
         if isinstance(adapter, UploadConsumer):
-            return self._consumer(entry, adapter) if self.settings.uploads.enabled else None
+            return self._consumer(entry, adapter, tool) if self.settings.uploads.enabled else None
         finds = edits or adapter.output_path_argument is not None or adapter.output_locator.mode != "none"
         keeps = self.settings.artifacts.enabled and adapter.persist and finds
         return self._producer(entry, adapter, tool, edits=edits) if keeps else None
 
-    def _consumer(self, entry: ServerSettings, adapter: UploadConsumer) -> Consumer:
+    def _consumer(self, entry: ServerSettings, adapter: UploadConsumer, tool: str) -> Consumer:
         rule = ConsumerRule(
             server=entry.id,
             argument=adapter.file_path_argument,
@@ -126,7 +167,7 @@ class ActiveFiles(KeptFiles):
             edits=adapter.edits,
             schemes=HandleSchemes(_scheme(self.settings, adapter), self.settings.artifacts.uri_scheme),
         )
-        return Consumer(rule, self.access, self.mirrors_of(entry))
+        return Consumer(rule, self.access, self.mirrors_of(entry), self._attached(entry, adapter, tool))
 
     def _producer(
         self, entry: ServerSettings, adapter: ArtifactProducer, tool: str, *, edits: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from adapter.app.base import Base
@@ -12,11 +12,12 @@ from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.artifact_members import ArtifactMembers
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stages import StageEntry
+from adapter.relay.stages import Stage, StageEntry
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 
 if TYPE_CHECKING:
+    from adapter.app.attaching import Attaching
     from adapter.edge.http.access import Guard
     from adapter.edge.http.request import Branch
     from adapter.pipeline.tracing import PlanTracer
@@ -72,6 +73,14 @@ class FileSecrets:
 
     def members_of(self, entry: ServerSettings) -> ArtifactMembers:
         return self._members.setdefault(entry.id, ArtifactMembers())
+
+    def attaching(self, entry: ServerSettings) -> Attaching | None:  # noqa: ARG002  (nothing is kept)
+        """The tools of one server to whose calls hosts may attach files; None where there are none."""
+        return None
+
+    def before_plans(self, entry: ServerSettings) -> Mapping[str, Stage]:  # noqa: ARG002  (as above)
+        """The stages that stand before the plans of tools, by tool."""
+        return {}
 
     def entries(self, entry: ServerSettings) -> list[StageEntry]:  # noqa: ARG002  (nothing is kept)
         """The stages of one server's requests that concern files; none where it has nothing to do with them."""

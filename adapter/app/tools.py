@@ -145,12 +145,14 @@ class ToolGuards:
         if not looks and not own and not folds and planning is None:
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
             return StageTable(entries)
+        attaching = self._files.attaching(entry)
         lists = ToolLists(
             entry.id,
             shape_of(policies, self._decorate(entry), members.learn),
             (*own, *_folding_tools(entry)) if folds else own,
             self._files.mirrors_of(entry),
             self._base.log,
+            for_host={} if attaching is None else attaching.edits,
         )
         tool_guard = ToolGuard(
             lists,
@@ -162,6 +164,8 @@ class ToolGuards:
             definitions=Definitions(DEFINITIONS_KEPT) if folds or planning is not None else None,
         )
         members.read = tool_guard.lists
+        if attaching is not None:
+            tool_guard.is_for_host = attaching.declares
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         code_mode = _code_mode(entry, tool_guard, own) if folds else None
         access = None if entry.access is None else self._access(entry, entry.access, tool_guard, folds=folds)
@@ -239,6 +243,7 @@ class ToolGuards:
             self._files.mirrors_of(entry),
             self._sessions.notifications,
             self._settings.tool_defaults_for(entry).tool_call_timeout_seconds or STAGES_TIMEOUT,
+            self._files.before_plans(entry),
         )
 
     async def _revoke(self, server: str, key: str, reason: str) -> None:

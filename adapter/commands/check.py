@@ -26,12 +26,14 @@ from adapter.commands.progress_bar import count_of
 from adapter.commands.settings_flags import load_settings
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.connectors.sqlite import SqliteConnector, why_not_opened
+from adapter.rules.files.attached_files import parameter_of
 from adapter.rules.statements.statements import EnvironmentFailed, sampled
 from adapter.rules.text.unicode import shown
 from adapter.settings.cautions import cautions
 from adapter.settings.reference_page import masked
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
+from adapter.settings.servers.file_adapters import UploadConsumer
 
 if TYPE_CHECKING:
     from adapter.commands.connections import Reached
@@ -78,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         *cautions(settings),
         *access_cautions(settings, known_tools(settings, locks(settings))),
         *_missing_programs(settings),
+        *_never_attached(settings),
     ]
     reached = _reached(settings) if arguments.connect else ()
     if arguments.json:
@@ -99,6 +102,20 @@ def _missing_programs(settings: Settings) -> Iterator[Problem]:
             sentence = missing_program(spec.argv[0], spec.environment, spec.cwd or str(Path.cwd()))
             if sentence is not None:
                 yield Problem(f"servers[{index}].upstream.command", sentence)
+
+
+def _never_attached(settings: Settings) -> Iterator[Problem]:
+    """Find file arguments into which no host puts a file, by their paths alone; ``--connect`` looks at schemas too."""
+    for index, entry in enumerate(settings.servers):
+        if entry.hosts.openai_file_params == "off" or not settings.uploads.enabled:
+            continue
+        for place, adapter in enumerate(entry.adapters):
+            if isinstance(adapter, UploadConsumer) and parameter_of(adapter.file_path_argument) is None:
+                sentence = (
+                    "stays a handle for ChatGPT, which attaches no files to it: it goes through several lists, or "
+                    "is nested with names of other characters than letters, digits, _ and -"
+                )
+                yield Problem(f"servers[{index}].adapters[{place}].file_path_argument", sentence)
 
 
 def _reached(settings: Settings) -> Sequence[Reached]:

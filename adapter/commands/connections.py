@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any, NamedTuple
 
 from adapter import log
+from adapter.app.attaching import file_parameters
 from adapter.app.base import Base
 from adapter.app.servers import Upstreams
 from adapter.app.state import build_redis_store
@@ -24,6 +25,7 @@ from adapter.relay.stages import StageTable
 from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.authorization_servers import OAUTH_CURE
+from adapter.rules.files.attached_files import StaysHandle, declared
 from adapter.rules.tools.definitions import Tool
 from adapter.settings.auth import Introspection, OAuth, OAuthIssuer
 from adapter.settings.root import Settings
@@ -122,11 +124,23 @@ async def _session(settings: Settings, entry: ServerSettings) -> str:
                 return f"requires credentials (HTTP status {status}): {hint}"
             if not session.is_open:
                 raise ValueError(f"does not answer as an MCP server (HTTP status {status})")
-            return f"answers in {{took}}, era {session.era.value if session.era is not None else 'unknown'}"
+            stays = "".join([f"; {each}" async for each in _handles_only(settings, entry, session)])
+            return f"answers in {{took}}, era {session.era.value if session.era is not None else 'unknown'}{stays}"
     except TimeoutError:
         raise ValueError(
             f"did not answer within core.upstream_request_timeout_seconds ({patience:g})"
         ) from None
+
+
+async def _handles_only(settings: Settings, entry: ServerSettings, session: OwnSession) -> AsyncIterator[str]:
+    """Find the file arguments into which ChatGPT puts no files, by the schemas of the server's tools."""
+    parameters = file_parameters(settings, entry)
+    for tool in (await tools_of(settings, entry, session) or []) if parameters else []:
+        if (parameter := parameters.get(tool.name)) is not None:
+            try:
+                declared(tool.raw, parameter)
+            except StaysHandle as why:
+                yield f"for ChatGPT {parameter.argument} of {tool.name} stays a handle: it {why}"
 
 
 def _hint(entry: ServerSettings, *, asks_oauth: bool) -> str:

@@ -180,6 +180,11 @@ def _entry_kind(value: object) -> str:
     return AS_SECTION if isinstance(value, dict | Section) else AS_TEXT
 
 
+def _switched_on(value: object) -> object:
+    """Convert true to ``on``, which YAML 1.1 reads as true."""
+    return "on" if value is True else value
+
+
 def _unswitched(value: object) -> object:
     """Convert false to ``off``: YAML 1.1 reads a bare ``off`` as false."""
     return "off" if value is False else value
@@ -271,6 +276,7 @@ Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1), Sp
 Entries = Annotated[list[Line], OneIsAList, Spelled("text, or list of text")]
 CodeReference = Annotated[Line | None, BeforeValidator(_blank_is_null), Spelled("`file.py#function` or null")]
 OffWord = BeforeValidator(_unswitched)
+OnWord = BeforeValidator(_switched_on)
 
 
 # --- problems ---------------------------------------------------------------------------------------------------

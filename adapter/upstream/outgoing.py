@@ -1,4 +1,5 @@
-"""Outgoing HTTP requests that are not the relay's, on aiohttp's client: the few to issuers of keys and tokens.
+"""Outgoing HTTP requests that are not the relay's, on aiohttp's client: those to issuers of keys and tokens, and for
+files at URLs that callers name.
 
 An adapter that makes no such request does without the library.
 """
@@ -8,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, get_args
+from urllib.parse import urlencode, urljoin
 
-from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.rules.access.network_addresses import NetworkKind, network_kind
+from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
+from adapter.rules.access.network_addresses import NetworkKind, canonical_host, network_kind, read_url
 from adapter.upstream.http import UpstreamAddress, connect_failure
-from adapter.upstream.port import unreachable
+from adapter.upstream.port import Download, DownloadFailed, unreachable
 
 if TYPE_CHECKING:
     import aiohttp
@@ -62,7 +63,7 @@ class IssuerHttp:
         self._timeout = timeout
         self._limit = limit
         self._near = near
-        self._loading: asyncio.Future[ssl.SSLContext] | None = None
+        self._trust = _Trust()
 
     async def get(self, url: str) -> tuple[int, bytes]:
         """Status and body of a document; the body is read for status 200 only."""
@@ -95,18 +96,14 @@ class IssuerHttp:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         UpstreamAddress(url)
-        tls = await self._loaded()
+        tls = await self._trust.loaded()
         import aiohttp
 
         make = None if self._near is None else partial(_near_socket, await _kinds_of(self._near))
+        timeout = aiohttp.ClientTimeout(total=self._timeout)
         async with (
             _translated(self._timeout),
-            aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=tls, force_close=True, socket_factory=make),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
-                auto_decompress=False,
-            ) as session,
+            _session(tls, timeout, make) as session,
             session.request(method, url, data=body, headers=headers, allow_redirects=False) as response,
         ):
             yield response
@@ -119,7 +116,14 @@ class IssuerHttp:
                 raise UpstreamBroken(f"The document is larger than {self._limit} bytes.")
         return bytes(body)
 
-    async def _loaded(self) -> ssl.SSLContext:
+
+class _Trust:
+    """The certificates that the system trusts, read when they are first needed."""
+
+    def __init__(self) -> None:
+        self._loading: asyncio.Future[ssl.SSLContext] | None = None
+
+    async def loaded(self) -> ssl.SSLContext:
         if self._loading is None:
             # In a thread: to load the library and to read the certificates takes longer than a call may wait.
             self._loading = asyncio.ensure_future(asyncio.to_thread(_load))
@@ -130,9 +134,112 @@ class IssuerHttp:
             raise
 
 
+def _session(
+    tls: ssl.SSLContext,
+    timeout: aiohttp.ClientTimeout,
+    make: Callable[[aiohttp.AddrInfoType], socket.socket] | None,
+) -> aiohttp.ClientSession:
+    """A client for one request: no cookie is kept, and no proxy of the environment used."""
+    import aiohttp
+
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=tls, force_close=True, socket_factory=make),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=timeout,
+        auto_decompress=False,
+    )
+
+
 def token_http(near: str | None = None) -> IssuerHttp:
     """Requests for tokens, and for the metadata of who issues them; ``near`` as for IssuerHttp."""
     return IssuerHttp(timeout=TOKEN_TIMEOUT, limit=LARGEST_TOKENS, near=near)
+
+
+REDIRECTS = 3
+"""Redirects of one download that are followed."""
+
+LONGEST_URL = 8192
+"""Characters of the URL of a download, and of those that it redirects to."""
+
+_ANYWHERE = get_args(NetworkKind)
+_REDIRECTING = (301, 302, 303, 307, 308)
+
+
+class FileHttp:
+    """Downloads of files at URLs that callers name: by https, and from public addresses only.
+
+    ``private`` names the hosts (``name`` or ``name:port``) that may have other addresses. A download may be silent for
+    ``stall`` seconds.
+    """
+
+    def __init__(self, private: Collection[str], stall: float) -> None:
+        self._private = frozenset(map(canonical_host, private))
+        self._stall = stall
+        self._trust = _Trust()
+
+    @asynccontextmanager
+    async def open(self, url: str) -> AsyncIterator[Download]:
+        """See OpenDownload."""
+        for _ in range(REDIRECTS + 1):
+            parts = read_url(url, LONGEST_URL)
+            if parts is None or parts.scheme != "https":
+                raise DownloadFailed(
+                    "its URL must begin with https:// and hold no user name and no fragment."
+                )
+            host = canonical_host(parts.hostname or "")
+            trusted = host in self._private or f"{host}:{parts.port or 443}" in self._private
+            async with _told_of(host), self._answer(url, _ANYWHERE if trusted else ()) as response:
+                if response.status in _REDIRECTING:
+                    url = urljoin(url, response.headers.get("Location", ""))
+                    continue
+                yield _download(response, host)
+                return
+        raise DownloadFailed(f"its URL is redirected more than {REDIRECTS} times.")
+
+    @asynccontextmanager
+    async def _answer(
+        self, url: str, kinds: Collection[NetworkKind]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        tls = await self._trust.loaded()
+        import aiohttp
+        from yarl import URL
+
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=self._stall)
+        headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": _HEADERS["User-Agent"]}
+        async with (
+            _translated(self._stall),
+            _session(tls, timeout, partial(_near_socket, kinds)) as session,
+            # As it is: a signature is of the spelling.
+            session.get(URL(url, encoded=True), headers=headers, allow_redirects=False) as response,
+        ):
+            yield response
+
+
+def _download(response: aiohttp.ClientResponse, host: str) -> Download:
+    """What an answer holds. Raises DownloadFailed."""
+    if response.status != 200:
+        raise DownloadFailed(f"{host} answered with status {response.status} instead of the file.")
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise DownloadFailed(f"{host} sent it compressed, though asked not to.")
+    return Download(response.content_length, response.content_type, response.content.iter_chunked(_CHUNK))
+
+
+# Of an address that is refused nothing more is said than of one where nobody answers: whoever names the URL could learn
+# of the network behind the adapter.
+_TOLD: dict[type[AdapterError], str] = {
+    UpstreamUnreachable: "cannot be reached at a public address",
+    UpstreamSilent: "sent nothing for too long (uploads.stall_timeout_seconds)",
+    UpstreamBroken: "broke off its answer, or sent no valid one",
+}
+
+
+@asynccontextmanager
+async def _told_of(host: str) -> AsyncIterator[None]:
+    """Raise DownloadFailed in place of failures of the network."""
+    try:
+        yield
+    except tuple(_TOLD) as error:
+        raise DownloadFailed(f"{host} {_TOLD[type(error)]}.") from None
 
 
 def _load() -> ssl.SSLContext:

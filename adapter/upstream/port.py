@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
@@ -256,6 +256,22 @@ class RewrittenReply(ReplyAround):
 def challenge_of(reply: UpstreamReply) -> str | None:
     """The challenges of an answer, joined as one field (RFC 9110 §5.3); None without any."""
     return ", ".join(value for name, value in reply.headers if name.lower() == "www-authenticate") or None
+
+
+class DownloadFailed(Exception):
+    """``str(error)`` continues "The file cannot be fetched: " and names no address but the host of its URL."""
+
+
+class Download(NamedTuple):
+    """A file that is being fetched. ``length`` is in bytes as its server announced it, None if it did not."""
+
+    length: int | None
+    media_type: str
+    chunks: AsyncIterator[bytes]
+
+
+OpenDownload = Callable[[str], AbstractAsyncContextManager[Download]]
+"""Begins to fetch the file at a URL, and lets go of it at the end. Raises DownloadFailed, also for each chunk."""
 
 
 class Upstream(Protocol):

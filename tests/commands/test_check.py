@@ -118,6 +118,26 @@ def test_connect_finds_servers_that_cannot_be_reached(tmp_path: Path, upstream: 
     assert done.stderr.splitlines()[-1] == "config.yaml is fine, but 1 server cannot be reached."
 
 
+def test_file_arguments_that_chatgpt_cannot_fill_are_told_of(tmp_path: Path, upstream: str) -> None:
+    """By their path alone, and with --connect by the schema of the tool."""
+    entry: dict[str, Any] = {"id": "here", "upstream": {"url": upstream}}
+    consumer = {"type": "upload_consumer", "tools": ["read"]}
+
+    def told(argument: str, **hosts: str) -> subprocess.CompletedProcess[str]:
+        adapters = [{**consumer, "file_path_argument": argument}]
+        text = yaml.safe_dump({"servers": [{**entry, "adapters": adapters, "hosts": hosts}]})
+        return checked(tmp_path, text, "--connect")
+
+    lists = told("rows[].files[].path")
+    assert "servers[0].adapters[0].file_path_argument: stays a handle for ChatGPT" in lists.stderr
+    one = told("options.path")
+    assert one.stderr == "" and one.stdout.startswith("here: answers in ")
+    assert "; for ChatGPT options.path of read stays a handle: it is not in the tool's schema" in one.stdout
+    for argument in ("options.path", "rows[].files[].path"):
+        off = told(argument, openai_file_params="off")
+        assert "ChatGPT" not in off.stdout + off.stderr
+
+
 def test_connect_to_servers_that_answer(tmp_path: Path, upstream: str) -> None:
     """The status is 0; a server that is no MCP server is not reached."""
     done = checked(tmp_path, servers(here=upstream), "--connect", "--json")

@@ -168,13 +168,15 @@ class Plans(Gate):
     """The plans of one server's tools, compiled when they are first called. ``compiled`` is None for a tool without.
 
     A tool whose plan is empty is called as one without a plan. ``timeout`` is how many seconds the stages on both sides
-    of the upstream may take together; ``walks`` are those of the server's calls that are under way.
+    of the upstream may take together; ``before`` are the stages of some tools that stand before their plans; ``walks``
+    are those of the server's calls that are under way.
     """
 
     compiled: Callable[[str], ToolPlan | None]
     mirrors: ParamHeaders
     notifications: Notifications
     timeout: float | None
+    before: Mapping[str, Stage] = field(default_factory=dict)
     _stages: OrderedDict[str, tuple[Planned | None, Stages]] = field(default_factory=OrderedDict, init=False)
     walks: Walks = field(default_factory=dict, init=False)
 
@@ -197,7 +199,8 @@ class Plans(Gate):
                 self._make_room()
             plan = self.compiled(tool)
             planned = None if plan is None or plan.is_empty else Planned(plan, self)
-            kept = self._stages[tool] = planned, behind if planned is None else (planned, *behind)
+            first = (self.before[tool],) if tool in self.before else ()
+            kept = self._stages[tool] = planned, behind if planned is None else (*first, planned, *behind)
         return kept[1]
 
     def _make_room(self) -> None:

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from adapter.errors import FileChanged, FileGone
 from adapter.relay.files.artifact_resources import FileAccess
+from adapter.relay.files.attachments import AttachmentStage, HandleRefused
 from adapter.relay.files.round_index import ARTIFACT, COPIES, EDITED
 from adapter.relay.files.rounds import DELIVERED, noted_earlier
 from adapter.relay.param_headers import ParamHeaders
@@ -65,15 +66,18 @@ class ConsumerRule:
         return f"{self.server}_get_upload_url"
 
 
-class HandleRefused(Exception):
-    """``str(error)`` is the sentence that the model reads as the tool's result."""
-
-
 class Consumer:
-    """The stage of the tools of one upload consumer."""
+    """The stage of the tools of one upload consumer. With ``attached`` it takes files that a host attaches too."""
 
-    def __init__(self, rule: ConsumerRule, files: FileAccess, mirrors: ParamHeaders) -> None:
+    def __init__(
+        self,
+        rule: ConsumerRule,
+        files: FileAccess,
+        mirrors: ParamHeaders,
+        attached: AttachmentStage | None = None,
+    ) -> None:
         self._rule = rule
+        self._attached = attached
         self._access = files
         self._registry = files.registry
         self._files = files.store
@@ -101,6 +105,8 @@ class Consumer:
     async def _resolve(self, call: Call) -> None:
         """Put what is delivered in the place of each handle. Raises HandleRefused, FileChanged, FileGone."""
         rule = self._rule
+        if self._attached is not None and self._attached.mark in call.request:
+            await self._attached.take(call)
         if not rule.plain_paths and ambiguous(call.request, rule.argument):
             raise HandleRefused(
                 f"{rule.argument} can be read in more than one way here. Write it exactly once in this "

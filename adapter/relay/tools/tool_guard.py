@@ -35,6 +35,9 @@ VARIANTS = 4096
 Sees = Callable[[Call, str], bool]
 """Tells whether the caller of a call may see the tool of this name."""
 
+IsForHost = Callable[[Call], Awaitable[bool]]
+"""Tells whether the client of a call understands what definitions for its host hold."""
+
 Revoke = Callable[[str, str], Awaitable[None]]
 """End the session of this key, with the reason that its client is told."""
 
@@ -46,6 +49,7 @@ class ToolGuard:
     definitions that were read, which ``offered`` and ``listed`` need.
 
     ``sees`` is set where callers may see different tools: then nobody is told of drift of what he may not see.
+    ``is_for_host`` is set where definitions differ between hosts.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class ToolGuard:
         self._is_hidden = lru_cache(VARIANTS)(hidden)
         self._deferred = DeferredPins(self._judge, baselines, runtime)
         self.sees: Sees | None = None
+        self.is_for_host: IsForHost | None = None
         self.on_drift: Callable[[str, str], None] = _uncounted
         """Is told of the mode of pinning and of what was done about drift."""
 
@@ -243,7 +248,8 @@ class ToolGuard:
         first = _asks_first_page(call)
         if response.size > LARGE:
             await own_turn()
-        page = self._lists.known(response, first=first, modern=call.modern)
+        for_host = self.is_for_host is not None and await self.is_for_host(call)
+        page = self._lists.known(response, first=first, modern=call.modern, for_host=for_host)
         if page is None or parse(page.request_id) != call.envelope.id:
             return None
         try:
@@ -267,8 +273,11 @@ class ToolGuard:
         return await self._as_judged(call, page, verdict)
 
     async def _page(self, call: Call, response: bytes, *, first: bool) -> Page:
+        for_host = self.is_for_host is not None and await self.is_for_host(call)
         try:
-            return await self._lists.page(response, call.envelope.id_bytes, first=first, modern=call.modern)
+            return await self._lists.page(
+                response, call.envelope.id_bytes, first=first, modern=call.modern, for_host=for_host
+            )
         except BadJson as error:
             raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
 
@@ -277,9 +286,9 @@ class ToolGuard:
         if verdict.drift is None or pinning.mode == "off":
             return page.pieces
         if pinning.mode == "warn" or pinning.subset:
-            return await self._lists.judged(
-                page, PageWriter(call.modern, verdict, warns=pinning.mode == "warn")
-            )
+            for_host = self.is_for_host is not None and await self.is_for_host(call)
+            way = PageWriter(call.modern, verdict, warns=pinning.mode == "warn", for_host=for_host)
+            return await self._lists.judged(page, way)
         drift = self._drift_for(call, verdict.drift)
         if drift is None:
             return page.pieces

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from adapter.rules.tools.tool_pages import (
     PolicyNote,
     ToolPage,
     allowed_texts,
+    edited_texts,
     read_page,
     warned_texts,
     write_page,
@@ -116,14 +117,18 @@ class SplitResponse:
 
 
 class PageWriter(NamedTuple):
-    """A way to write a page: for an era, and reduced to what a ``verdict`` allows, or with its warnings."""
+    """A way to write a page: for an era, and reduced to what a ``verdict`` allows, or with its warnings. ``for_host``:
+    with the edits for a host that understands them.
+    """
 
     modern: bool
     verdict: Verdict | None = None
     warns: bool = False
+    for_host: bool = False
 
 
-_UNJUDGED = PageWriter(modern=False), PageWriter(modern=True)
+_UNJUDGED = (PageWriter(modern=False), PageWriter(modern=True))
+_UNJUDGED_FOR_HOST = tuple(way._replace(for_host=True) for way in _UNJUDGED)
 
 
 @dataclass(eq=False, slots=True)
@@ -170,7 +175,9 @@ class Page:
 
 
 class ToolLists:
-    """The lists of one server. ``own`` are the adapter's tools, which stand first on the first page."""
+    """The lists of one server. ``own`` are the adapter's tools, which stand first on the first page. ``for_host`` edits
+    the definitions of tools, by name, for hosts that understand what is added.
+    """
 
     def __init__(
         self,
@@ -180,6 +187,7 @@ class ToolLists:
         mirrors: ParamHeaders,
         log: FilteringBoundLogger,
         limits: ListLimits = BOUNDS,
+        for_host: Mapping[str, Callable[[bytes], bytes]] = {},
     ) -> None:
         self._server = server
         self._own = tuple(own)
@@ -187,6 +195,7 @@ class ToolLists:
         self.limits = limits
         self._rules = PageRules(shape, tuple(map(dump, own)), self.own_names, self.limits)
         self._mirrors = mirrors
+        self._for_host = for_host
         self._log = log
         self._kept: list[Listed] = []
         self._logged: set[str] = set()
@@ -201,11 +210,14 @@ class ToolLists:
 
     # --- pages that are known ---------------------------------------------------------------------------------
 
-    def known(self, response: MessagePieces, *, first: bool, modern: bool) -> Page | None:
+    def known(
+        self, response: MessagePieces, *, first: bool, modern: bool, for_host: bool = False
+    ) -> Page | None:
         """The upstream's response as a client of that era may see it, if one is kept that equals it but for its id."""
         span = _span_of_id(response)
         listed = self._find(response, *span, first=first) if span is not None else None
-        written = listed.written.get(_UNJUDGED[modern]) if listed is not None else None
+        way = (_UNJUDGED_FOR_HOST if for_host else _UNJUDGED)[modern]
+        written = listed.written.get(way) if listed is not None else None
         if span is None or written is None:
             return None
         request_id = response.at(*span)
@@ -221,15 +233,18 @@ class ToolLists:
 
     # --- pages that came --------------------------------------------------------------------------------------
 
-    async def page(self, response: bytes, id_bytes: bytes, *, first: bool, modern: bool) -> Page:
+    async def page(
+        self, response: bytes, id_bytes: bytes, *, first: bool, modern: bool, for_host: bool = False
+    ) -> Page:
         """The upstream's response to ``tools/list`` as a client may see it. Raises BadJson, UpstreamBroken."""
-        known = self.known(MessagePieces([response]), first=first, modern=modern)
+        known = self.known(MessagePieces([response]), first=first, modern=modern, for_host=for_host)
         if known is not None:
             return known
         split = _split(response)
         listed = await self._listed(response, split, first=first)
         if isinstance(listed, Listed):
-            written = await self._as_written(listed, split.request_id, _UNJUDGED[modern])
+            way = (_UNJUDGED_FOR_HOST if for_host else _UNJUDGED)[modern]
+            written = await self._as_written(listed, split.request_id, way)
             return Page(written, listed, split.request_id)
         if listed.absent and self._own and first:
             own = Listed(None, split, first)
@@ -314,7 +329,10 @@ class ToolLists:
     async def _write(self, listed: Listed, way: PageWriter) -> SplitResponse:
         page = listed.page
         assert page is not None, "a page is read before it is written"
-        text = await in_turns(write_page(page, await _texts(page, way), private=way.modern))
+        texts = await _texts(page, way)
+        if way.for_host and self._for_host:
+            texts = await in_turns(edited_texts(page, texts, self._for_host))
+        text = await in_turns(write_page(page, texts, private=way.modern))
         if not listed.split.request_id:
             return SplitResponse(text, len(text), len(text))
         written = listed.written[way] = listed.split if text is page.response else _split(text)

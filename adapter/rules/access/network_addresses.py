@@ -90,11 +90,11 @@ def may_be_asked(url: str, issuer: str) -> bool:
     )
 
 
-def read_url(url: str) -> SplitResult | None:
+def read_url(url: str, longest: int = LONGEST_URL) -> SplitResult | None:
     """The parts of a URL in a document; None for one without a host, with credentials or a fragment, or of characters
-    that no URL has.
+    that no URL has, or more than ``longest``.
     """
-    if len(url) > LONGEST_URL or not (url.isascii() and url.isprintable()) or not _FOREIGN.isdisjoint(url):
+    if len(url) > longest or not (url.isascii() and url.isprintable()) or not _FOREIGN.isdisjoint(url):
         return None
     parts = split_url(url)
     return None if parts is None or not parts.hostname or parts.port == 0 or "@" in parts.netloc else parts

@@ -84,7 +84,7 @@ def wrapped(definition: bytes, rule: Wrapped, *, structured: bool = False) -> tu
     edits: list[Edit] = []
     changed = set()
     if rule.sentences:
-        edits.append(Insert(("description",), dump(_continued(value.get("description"), rule.sentences))))
+        edits.append(Insert(("description",), dump(continued(value.get("description"), rule.sentences))))
         changed.add("description")
     if rule.kind != "producer" and rule.argument is not None:
         found = _schema_of(value.get("inputSchema"), rule.argument)
@@ -109,29 +109,29 @@ def once_pinned(definition: bytes, rule: Wrapped) -> Iterator[bytes]:
         yield wrapped(definition, replace(rule, upload_first=words, edits=False))[0]
 
 
-_Path = tuple[str | int, ...]
+SchemaPath = tuple[str | int, ...]
 
 
-def _schema_of(root: Any, argument: str) -> tuple[_Path, dict[str, Any]] | None:
+def _schema_of(root: Any, argument: str) -> tuple[SchemaPath, dict[str, Any]] | None:
     """The schema of the texts that an argument holds, and its place in the definition; None if it has none."""
-    place: _Path = ("inputSchema",)
+    place: SchemaPath = ("inputSchema",)
     schema = root
     for step in steps(argument):
-        place, schema = _followed(root, place, schema)
+        place, schema = followed(root, place, schema)
         properties = schema.get("properties") if isinstance(schema, dict) else None
         if not isinstance(properties, dict) or step.name not in properties:
             return None
         place, schema = (*place, "properties", step.name), properties[step.name]
         for _ in range(step.levels):
-            place, schema = _followed(root, place, schema)
+            place, schema = followed(root, place, schema)
             if not isinstance(schema, dict) or not isinstance(schema.get("items"), dict):
                 break
             place, schema = (*place, "items"), schema["items"]
-    place, schema = _followed(root, place, schema)
+    place, schema = followed(root, place, schema)
     return (place, schema) if isinstance(schema, dict) else None
 
 
-def _followed(root: Any, place: _Path, schema: Any) -> tuple[_Path, Any]:
+def followed(root: Any, place: SchemaPath, schema: Any) -> tuple[SchemaPath, Any]:
     """Follow a schema that may be a reference to another place of the same document; return its place and itself."""
     for _ in range(_MOST_REFERENCES):
         reference = schema.get("$ref") if isinstance(schema, dict) else None
@@ -146,7 +146,7 @@ def _followed(root: Any, place: _Path, schema: Any) -> tuple[_Path, Any]:
     return place, schema
 
 
-def _accepting(place: _Path, schema: dict[str, Any], rule: Wrapped) -> list[Edit]:
+def _accepting(place: SchemaPath, schema: dict[str, Any], rule: Wrapped) -> list[Edit]:
     """The edits after which a schema accepts handles and says so."""
     loose = _loosened(schema, rule)
     for key in ("anyOf", "oneOf"):
@@ -155,7 +155,7 @@ def _accepting(place: _Path, schema: dict[str, Any], rule: Wrapped) -> list[Edit
             # Branches that were told apart by what is dropped would all match: any of them will do.
             loose.pop(key, None)
             loose["anyOf"] = _any_of(branches, rule)
-    loose["description"] = _continued(schema.get("description"), rule.of_argument)
+    loose["description"] = continued(schema.get("description"), rule.of_argument)
     edits: list[Edit] = [Drop((*place, key)) for key in schema if key not in loose]
     return edits + [
         Insert((*place, key), dump(item)) for key, item in loose.items() if schema.get(key) is not item
@@ -166,9 +166,9 @@ def _any_of(branches: list[Any], rule: Wrapped) -> list[Any]:
     loose = []
     accepts = False
     for branch in branches:
-        if isinstance(branch, dict) and _takes(branch, "string"):
+        if isinstance(branch, dict) and takes(branch, "string"):
             branch, accepts = _loosened(branch, rule), True
-        elif isinstance(branch, dict) and _takes(branch, "array"):
+        elif isinstance(branch, dict) and takes(branch, "array"):
             items = branch.get("items")
             branch = {**branch, "items": _loosened(items, rule)} if isinstance(items, dict) else branch
             accepts = True
@@ -178,9 +178,9 @@ def _any_of(branches: list[Any], rule: Wrapped) -> list[Any]:
 
 def _loosened(schema: dict[str, Any], rule: Wrapped) -> dict[str, Any]:
     """A schema of texts without what a handle does not meet; one of anything but lists becomes one of texts."""
-    if _takes(schema, "array") and not _takes(schema, "string"):
+    if takes(schema, "array") and not takes(schema, "string"):
         return dict(schema)
-    if not _takes(schema, "string") and "$ref" not in schema:
+    if not takes(schema, "string") and "$ref" not in schema:
         return {"type": "string", **{key: schema[key] for key in ("title", "description") if key in schema}}
     shortest = len(upload_handle("0" * 32, "0" * 32, rule.upload_scheme))
     return {
@@ -193,13 +193,15 @@ def _loosened(schema: dict[str, Any], rule: Wrapped) -> dict[str, Any]:
     }
 
 
-def _takes(schema: dict[str, Any], kind: str) -> bool:
+def takes(schema: dict[str, Any], kind: str) -> bool:
+    """Tell whether a schema accepts values of this type; one that names no type is one of texts."""
     stated = schema.get("type")
     if stated is None:
         return kind == "string" and "$ref" not in schema
     return kind in stated if isinstance(stated, list) else bool(stated == kind)
 
 
-def _continued(description: object, sentence: str) -> str:
+def continued(description: object, sentence: str) -> str:
+    """The description with a sentence behind it."""
     said = description.rstrip() if isinstance(description, str) else ""
     return f"{said}\n\n{sentence}" if said else sentence

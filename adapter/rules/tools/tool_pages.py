@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -161,6 +161,20 @@ def allowed_texts(page: ToolPage, allowed: Set[str]) -> Piecewise[list[bytes | N
         if len(texts) % _EACH == 0:
             yield None
     return texts
+
+
+def edited_texts(
+    page: ToolPage, texts: Sequence[bytes | None], edits: Mapping[str, Callable[[bytes], bytes]]
+) -> Piecewise[list[bytes | None]]:
+    """The texts, with the definitions of tools of these names as the edits make them."""
+    edited: list[bytes | None] = []
+    for text, tool in zip(texts, page.entries.tools, strict=True):
+        if text is not None and tool is not None and tool.name in edits:
+            text = yield from one_piece(partial(edits[tool.name], text), len(text))
+        edited.append(text)
+        if len(edited) % _EACH == 0:
+            yield None
+    return edited
 
 
 def with_warning(definition: bytes, name: str, drift: Drift) -> bytes:

@@ -15,6 +15,8 @@ from adapter.settings.section import (
     Count,
     HeaderNames,
     HttpUrl,
+    OffWord,
+    OnWord,
     OptionalText,
     Seconds,
     Section,
@@ -183,6 +185,21 @@ class UpstreamSettings(Section):
         return headers
 
 
+class HostSettings(Section):
+    """Extensions of MCP that only some hosts understand, for the tools of this server."""
+
+    openai_file_params: Annotated[Literal["auto", "on", "off"], OnWord, OffWord] = Field(
+        default="auto",
+        description="Describe file arguments so that ChatGPT passes files of the conversation to them, and fetch "
+        "these (`openai/fileParams`): `auto` for the clients that are known to do so, `on` for all.",
+    )
+    file_url_allow: TextList = Field(
+        default_factory=list,
+        description="Hosts, as `name` or `name:port`, from which such files are fetched though their addresses are "
+        "private; all others must have public ones.",
+    )
+
+
 class ServerSettings(Section):
     """One MCP server and its mount."""
 
@@ -203,6 +220,7 @@ class ServerSettings(Section):
     )
     errors: StageErrors = Field(default_factory=StageErrors)
     adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
+    hosts: HostSettings = Field(default_factory=HostSettings)
     access: AccessEntries = Field(
         default=None,
         description="Rules for who may see and use which tools, resources and prompts ([policies](policies.md)); null "

@@ -1,0 +1,118 @@
+"""Files that a host attaches, fetched by scripted downloads: their time, and what is kept when something fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+import pytest
+
+from adapter.errors import StorageFull
+from adapter.relay.files.attachments import AttachedFiles, AttachmentRule, HandleRefused
+from adapter.relay.files.scopes import Scopes
+from adapter.relay.stages import Call, CallOrigin
+from adapter.rules.files.attached_files import parameter_of
+from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.settings.storage import Uploads
+from adapter.state.memory import MemoryStore
+from adapter.upstream.port import Download, DownloadFailed
+from adapter.wire.envelope import Envelope, read_envelope
+from tests.relay.filing import ALICE, Filing
+
+FILE = {"download_url": "https://files.test/1", "file_id": "1"}
+
+
+async def content(*chunks: bytes) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+async def dripping() -> AsyncIterator[bytes]:
+    """A file of which some byte comes always soon, and the last one never."""
+    while True:
+        yield b"x"
+        await asyncio.sleep(0.01)
+
+
+def scripted(
+    filing: Filing, chunks: Callable[[str], AsyncIterator[bytes]], timeout: float = 10
+) -> tuple[AttachedFiles, list[FileRecord]]:
+    """The files that were kept are added to the list."""
+    kept: list[FileRecord] = []
+
+    @asynccontextmanager
+    async def download(url: str) -> AsyncIterator[Download]:
+        yield Download(None, "text/plain", chunks(url))
+
+    async def told(_: Call) -> bool:
+        return True
+
+    async def keep(record: FileRecord) -> None:
+        kept.append(record)
+
+    scopes = Scopes(MemoryStore(), per_principal=False)
+    taking = AttachedFiles(
+        filing.registry, scopes, Uploads(max_file_bytes=1000), download, told, keep, timeout
+    )
+    return taking, kept
+
+
+def call(arguments: dict[str, Any]) -> Call:
+    params = {"name": "read", "arguments": arguments}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    envelope = read_envelope(body)
+    assert isinstance(envelope, Envelope)
+    return Call(CallOrigin("desk"), ALICE, envelope, body)
+
+
+def rule(argument: str = "path") -> AttachmentRule:
+    parameter = parameter_of(argument)
+    assert parameter is not None
+    return AttachmentRule("desk", parameter, "up://", ())
+
+
+async def test_a_file_is_kept_as_an_upload(filing: Filing) -> None:
+    """Whoever counts uploads is told; the handle has the scheme of the argument."""
+    taking, kept = scripted(filing, lambda _: content(b"hel", b"lo"))
+    taken = call({"path": {**FILE, "mime_type": "text/csv", "file_name": "a.csv"}})
+    await taking.take(taken, rule())
+    (record,) = kept
+    handle = orjson.loads(taken.request)["params"]["arguments"]["path"]
+    assert handle == f"up://sessions/{ALICE.id}/{record.id}"
+    assert (record.kind, record.server, record.filename) == (FileKind.UPLOAD, "desk", "a.csv")
+    assert (record.content.size, record.content.media_type) == (5, "text/csv")
+
+
+async def test_all_files_of_a_call_have_their_time(filing: Filing) -> None:
+    """Also where something comes always soon. Nothing of them stays."""
+    taking, kept = scripted(filing, lambda _: dripping(), timeout=0.2)
+    with pytest.raises(HandleRefused, match=r"did not arrive within 0\.2 s"):
+        await taking.take(call({"path": FILE}), rule())
+    assert kept == [] and not filing.files.stagings and filing.registry.total == 0
+
+
+@pytest.mark.parametrize("failure", [DownloadFailed("files.test is gone."), StorageFull("Full.")])
+async def test_a_failure_keeps_nothing(filing: Filing, failure: Exception) -> None:
+    """Its sentence reaches the model, and the files before it are given up."""
+
+    async def failing(url: str) -> AsyncIterator[bytes]:
+        yield b"x"
+        if url.endswith("2"):
+            raise failure
+
+    taking, kept = scripted(filing, failing)
+    files = [FILE, {"download_url": "https://files.test/2", "file_id": "2"}]
+    with pytest.raises(HandleRefused) as raised:
+        await taking.take(call({"path": files}), rule())
+    assert str(failure) in str(raised.value)
+    assert kept == [] and not filing.files.stagings and filing.registry.total == 0
+
+
+async def test_many_urls_of_one_file_are_many_files(filing: Filing) -> None:
+    """An id is the host's word: another URL may lead to other bytes."""
+    taking, kept = scripted(filing, lambda url: content(url.encode()))
+    await taking.take(call({"path": [FILE, {**FILE, "download_url": "https://files.test/2"}, FILE]}), rule())
+    assert len(kept) == 2

@@ -1,0 +1,145 @@
+"""Downloads of files at URLs that callers name, over sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from pathlib import Path
+
+import pytest
+
+from adapter.upstream.outgoing import LONGEST_URL, REDIRECTS, FileHttp
+from adapter.upstream.port import DownloadFailed
+from tests.edge.attaching import FileHost, file_host, whole
+
+STALL = 10.0
+
+
+@pytest.fixture
+async def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FileHost]:
+    """A server whose authority the machine trusts."""
+    server, certificate = file_host(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    async with server.running():
+        yield server
+
+
+async def fetched(
+    url: str, allowed: Collection[str] = (), stall: float = STALL
+) -> tuple[int | None, str, bytes]:
+    async with FileHttp(allowed, stall).open(url) as download:
+        content = b"".join([chunk async for chunk in download.chunks])
+        return download.length, download.media_type, content
+
+
+async def test_a_file_is_fetched(host: FileHost) -> None:
+    """With its announced length and type. Its URL is asked for as it is spelled, since it is signed."""
+    url = host.put("/a%2Fb", b"hello", "Content-Type: text/csv; charset=utf-8")
+    assert await fetched(f"{url}?sig=a%2Bb+c%3d&x=%C3%BC", [host.authority]) == (5, "text/csv", b"hello")
+    (head,) = host.asked
+    assert head.startswith("GET /a%2Fb?sig=a%2Bb+c%3d&x=%C3%BC HTTP/1.1\r\n")
+    assert "accept-encoding: identity" in head.lower() and "cookie" not in head.lower()
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "127.1"])
+async def test_private_addresses_are_not_asked(host: FileHost, name: str) -> None:
+    """The address that is judged is the one that is connected to, whatever name leads there (DNS rebinding)."""
+    with pytest.raises(DownloadFailed, match="cannot be reached at a public address"):
+        await fetched(host.url("/", name))
+    assert host.asked == []
+
+
+async def test_a_private_host_may_be_named(host: FileHost) -> None:
+    """By its name, with its port or for all ports; another name of the same machine is another host."""
+    url = host.put("/a", b"hello")
+    for allowed in ([host.authority], ["127.0.0.1"]):
+        assert (await fetched(url, allowed))[2] == b"hello"
+    for other in (["localhost"], [f"127.0.0.1:{host.port + 1}"], ["10.0.0.1"]):
+        with pytest.raises(DownloadFailed, match="public address"):
+            await fetched(url, other)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/",
+        "file:///etc/passwd",
+        "ftp://files.test/",
+        "https://user:secret@127.0.0.1/",
+        "https://127.0.0.1/#part",
+        "https://",
+        "https://127.0.0.1/a b",
+        "https://b\u00fccher.test/",
+        "https://127.0.0.1\\@files.test/",
+        "https://127.0.0.1/" + "x" * LONGEST_URL,
+        "",
+    ],
+)
+async def test_other_urls_are_refused(url: str) -> None:
+    """Also where their host may be asked."""
+    with pytest.raises(DownloadFailed, match="must begin with https://"):
+        await fetched(url, ["127.0.0.1"])
+
+
+async def test_few_redirects_are_followed(host: FileHost) -> None:
+    """Each is judged as a URL of its own."""
+    host.put("/0", b"hello")
+    for number in range(1, REDIRECTS + 2):
+        host.redirect(f"/{number}", f"/{number - 1}")
+    assert (await fetched(host.url(f"/{REDIRECTS}"), [host.authority]))[2] == b"hello"
+    with pytest.raises(DownloadFailed, match="redirected more than 3 times"):
+        await fetched(host.url(f"/{REDIRECTS + 1}"), [host.authority])
+
+
+@pytest.mark.parametrize(
+    "to", ["https://localhost:{port}/in", "http://127.0.0.1:{port}/in", "file:///etc/passwd"]
+)
+async def test_a_redirect_leads_to_no_other_place_inside(host: FileHost, to: str) -> None:
+    """Neither to a private host that was not named, nor away from https."""
+    host.put("/in", b"secret")
+    url = host.redirect("/a", to.format(port=host.port))
+    with pytest.raises(DownloadFailed, match=r"public address|https"):
+        await fetched(url, [host.authority])
+    assert len(host.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (whole(b"expired", status="403 Forbidden"), "127.0.0.1 answered with status 403 instead of the file"),
+        (whole(b"", status="206 Partial Content"), "status 206"),
+        (whole(b"\x1f\x8b", "Content-Encoding: gzip"), "compressed"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "broke off its answer"),
+        (b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", "redirected more than"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "no valid one"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "no valid one"),
+    ],
+)
+async def test_what_is_no_whole_file_is_told(host: FileHost, answer: bytes, sentence: str) -> None:
+    """With a reason that a model can act on."""
+    host.answers["/a"] = answer
+    with pytest.raises(DownloadFailed, match=sentence):
+        await fetched(host.url("/a"), [host.authority])
+
+
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"])
+async def test_a_silent_server_is_left(host: FileHost, begun: bytes) -> None:
+    """Before its answer, and in the middle of it."""
+    left = asyncio.Event()
+
+    async def silent(writer: asyncio.StreamWriter) -> None:
+        writer.write(begun)
+        await left.wait()
+
+    host.answers["/a"] = silent
+    with pytest.raises(DownloadFailed, match="sent nothing for too long"):
+        await fetched(host.url("/a"), [host.authority], stall=0.1)
+    left.set()
+
+
+async def test_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:
+    """Also for a host that was named."""
+    server, _ = file_host(tmp_path)
+    async with server.running():
+        with pytest.raises(DownloadFailed, match="cannot be reached"):
+            await fetched(server.put("/a", b"x"), [server.authority])
