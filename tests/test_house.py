@@ -22,11 +22,11 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 64_465,
-    "modules": 502,
-    "lines with code in tests/": 96_962,
-    "settings": 363,
-    "constructors of more than 7 values": 10,
+    "lines with code in adapter/": 65_060,
+    "modules": 505,
+    "lines with code in tests/": 97_402,
+    "settings": 364,
+    "constructors of more than 7 values": 11,
     "circles of imports": 0,
 }
 """What the house may measure at most. A commit lowers a ceiling; one that raises it names the feature it pays for."""

@@ -21,6 +21,7 @@ from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.signed_urls import Links
 from adapter.relay.files.upload_batch import FileLimits
+from adapter.relay.files.upload_offers import UploadOffers
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, RecordFile
 from adapter.rules.files.quota import Limits
@@ -54,6 +55,10 @@ class KeptFiles(FileSecrets):
         self.registry = build_registry(base, self.files)
         self.registry.on_gone.append(self._tell_gone)
         self.access = FileAccess(self.registry, self.files, self.links)
+        self._offering = any(takes_uploads(settings, entry) for entry in settings.servers)
+        self.offers = UploadOffers(
+            base.store, self.credentials, self.scopes, base.clock, settings.uploads.ttl_seconds or 0.0
+        )
         limits = RoundLimits(settings.sessions.round_ttl_seconds, settings.sessions.max_rounds)
         self.rounds = Rounds(
             base.store, self.registry, self.files, self.credentials, limits, base.clock, base.log
@@ -84,6 +89,7 @@ class KeptFiles(FileSecrets):
     async def tidy(self) -> None:
         """See FileSecrets."""
         await super().tidy()
+        await self.offers.expire()
         await self.rounds.expire()
         await self.registry.tidy(self.scopes.gone)
         await self.scopes.tidy()
@@ -91,9 +97,11 @@ class KeptFiles(FileSecrets):
     async def _end_session(self, key: str) -> None:
         """Drop what a session owned that has ended for good. Raises StoreUnavailable."""
         scope = self.scopes.of_session_key(key)
-        await self.registry.drop_scope(scope.id)
+        kept = self._offering and await self.scopes.is_kept(scope)
+        await self.registry.drop_scope(scope.id, offered=not kept)
         await self.rounds.end_scope(scope.id)
-        await self.scopes.forget(scope)
+        if not kept:
+            await self.scopes.forget(scope)
 
     def _tell_gone(self, record: FileRecord) -> None:
         if record.kind is FileKind.ARTIFACT and record.exposed:
@@ -123,7 +131,7 @@ class KeptFiles(FileSecrets):
 
             uploads.record = self.on_upload_recorded = partial(trail.file, UPLOADED)
             downloads.record = partial(trail.file, DOWNLOADED)
-        uploads.count = self.on_upload
+        uploads.count, uploads.offers = self.on_upload, self.offers
         path = settings.core.upload_path
         routes = [*uploads.branches(path), downloads.deliveries(path)]
         if settings.core.allow_artifacts_download:

@@ -24,8 +24,9 @@ from adapter.relay.files.artifact_resources import (
 from adapter.relay.files.attachments import AttachedFiles, AttachmentStage
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
+from adapter.relay.files.upload_status_tool import UploadStatusTool, status_tool
 from adapter.relay.sessions.client_names import ClientNames
-from adapter.relay.stages import Stage, StageEntry
+from adapter.relay.stages import Gate, Stage, StageEntry
 from adapter.rules.files.locators import Locator
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
@@ -40,6 +41,7 @@ class ActiveFiles(KeptFiles):
 
     def __init__(self, base: Base, sessions: SessionStack) -> None:
         super().__init__(base, sessions)
+        self._status_tools: dict[str, UploadStatusTool] = {}
         self._names = ClientNames(sessions.sessions)
         self._attaching: dict[str, Attaching] = {}
         self._attachments: dict[str, AttachedFiles] = {}
@@ -80,8 +82,11 @@ class ActiveFiles(KeptFiles):
             entries += self._of_tool(entry, tool)
         offer = self._offer(entry)
         if offer is not None:
-            helper = HelperTool(offer, self.credentials, self.scopes)
-            entries.append(StageEntry("tools/call", "own", helper, offer.tool_name))
+            status = self._status_tools[entry.id] = UploadStatusTool(offer, self.offers, self.registry)
+            entries += [
+                StageEntry("tools/call", "own", HelperTool(offer, self.offers), offer.tool_name),
+                StageEntry("tools/call", "own", status, offer.status_tool_name, speaks=True),
+            ]
         return [*entries, *self._of_lists(entry, offer)] if entries else []
 
     def _of_tool(self, entry: ServerSettings, tool: str) -> list[StageEntry]:
@@ -167,7 +172,8 @@ class ActiveFiles(KeptFiles):
             edits=adapter.edits,
             schemes=HandleSchemes(_scheme(self.settings, adapter), self.settings.artifacts.uri_scheme),
         )
-        return Consumer(rule, self.access, self.mirrors_of(entry), self._attached(entry, adapter, tool))
+        attached = self._attached(entry, adapter, tool)
+        return Consumer(rule, self.access, self.mirrors_of(entry), attached, self.offers)
 
     def _producer(
         self, entry: ServerSettings, adapter: ArtifactProducer, tool: str, *, edits: bool
@@ -234,7 +240,11 @@ class ActiveFiles(KeptFiles):
     def own_tools(self, entry: ServerSettings) -> tuple[dict[str, Any], ...]:
         """The tools that the adapter itself offers on a server."""
         offer = self._offer(entry)
-        return () if offer is None else (definition(offer),)
+        return () if offer is None else (definition(offer), status_tool(offer))
+
+    def cancelled(self, entry: ServerSettings) -> Gate | None:
+        """See FileSecrets; ``entries`` comes first."""
+        return self._status_tools.get(entry.id)
 
 
 def _scheme(settings: Settings, adapter: UploadConsumer) -> str:

@@ -12,7 +12,7 @@ from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.artifact_members import ArtifactMembers
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stages import Stage, StageEntry
+from adapter.relay.stages import Gate, Stage, StageEntry
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 
@@ -43,6 +43,7 @@ class FileSecrets:
             base.store,
             configured=_secret(base.settings),
             ttl=base.settings.core.auth.signed_upload_ttl_seconds,
+            page_ttl=base.settings.uploads.page_ttl_seconds,
             clock=base.clock,
         )
         self.on_upload: RecordFile | None = None
@@ -89,6 +90,10 @@ class FileSecrets:
     def own_tools(self, entry: ServerSettings) -> tuple[dict[str, Any], ...]:  # noqa: ARG002  (as above)
         """The tools that the adapter itself offers on a server."""
         return ()
+
+    def cancelled(self, entry: ServerSettings) -> Gate | None:  # noqa: ARG002  (as above)
+        """The gate that hears which calls of the adapter's own tools a client gives up; None where none takes long."""
+        return None
 
     def own_resources(self, entry: ServerSettings) -> tuple[frozenset[str], str | None]:  # noqa: ARG002  (as above)
         """The URIs of the adapter's own documents on a server, and the beginning of those of artifacts, if any."""

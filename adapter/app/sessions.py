@@ -46,7 +46,7 @@ def build_sessions(base: Base) -> SessionStack:
     shared = None
     if store.shared:
         shared = SharedNotifications(store, notifications, MessageClaims(store, base.background, base.clock))
-    scopes = Scopes(store, per_principal=limits.scope == "principal")
+    scopes = Scopes(store, per_principal=limits.scope == "principal", clock=base.clock)
     base.on_loss.append(scopes.store_lost)
     return SessionStack(
         sessions,

@@ -130,7 +130,13 @@ class ToolGuards:
 
     def tables(self, given: Mapping[str, StageTable]) -> Callable[[ServerSettings], StageTable]:
         """Return the function that gives the stages of a server: those ``given`` by its id, else what is configured."""
-        return lambda entry: given.get(entry.id) or self._table(entry)
+        return lambda entry: given.get(entry.id) or self._whole_table(entry)
+
+    def _whole_table(self, entry: ServerSettings) -> StageTable:
+        table = self._table(entry)
+        if (gate := self._files.cancelled(entry)) is not None:
+            table.put_first(("notifications/cancelled",), gate)
+        return table
 
     def _table(self, entry: ServerSettings) -> StageTable:
         """The stages of one server's requests: those of its files, and what its policies, pins and plans ask for."""

@@ -95,7 +95,8 @@ class Call:
     Stages say of the answer: ``withheld`` is what a text of the upstream's other messages on the call's stream becomes,
     None where they pass as they come. ``guarded``: of what the upstream answers nothing leaves that has not passed the
     stages, also where it cannot be read. ``heard`` are changes of the upstream's other messages on that stream, and
-    ``joined`` puts words of a stage's own between its events.
+    ``joined`` puts words of a stage's own between its events. ``speak`` sends an event before the answer of a stage's
+    own; None where the client hears none.
     """
 
     origin: CallOrigin
@@ -113,6 +114,7 @@ class Call:
     guarded: bool = field(default=False, init=False)
     heard: list[Callable[[bytes], bytes]] = field(default_factory=list, init=False)
     joined: Callable[[Pieces], Pieces] | None = field(default=None, init=False)
+    speak: Callable[[bytes], None] | None = field(default=None, init=False)
 
     @property
     def modern(self) -> bool:
@@ -259,13 +261,17 @@ def asked_cursor(request: bytes) -> str | None:
 
 
 class StageEntry(NamedTuple):
-    """A stage in a slot of a method: for one name, for the names that begin with ``prefix``, or for all names."""
+    """A stage in a slot of a method: for one name, for the names that begin with ``prefix``, or for all names.
+
+    ``speaks``: the stage answers by itself, and may take its time and tell of it until then.
+    """
 
     method: str
     slot: str
     stage: Stage
     name: str | None = None
     prefix: str | None = None
+    speaks: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -311,6 +317,8 @@ class StageTable:
         reads_calls = any(each.method == "tools/call" for each in self.entries)
         # An upstream has to read a call as it was read here, where that may be refused or changed.
         self.guards = self.refuses or self.unfold is not None or self.plans is not None or reads_calls
+        self.speaking = frozenset(each.name for each in self.entries if each.speaks)
+        """The adapter's own tools that may tell of their progress."""
         self.empty = not (self.entries or self.gates)
         """Every request is piped."""
 

@@ -21,6 +21,7 @@ def cautions(settings: Settings) -> Iterator[Problem]:
     """A warning for each setting with an effect that is easy to overlook, or without any."""
     yield from settings.retired
     yield from _state_cautions(settings)
+    yield from _scope_cautions(settings)
     for index, server in enumerate(settings.servers):
         yield from _auth_cautions(
             server.upstream.auth, server.upstream.url, f"servers[{index}].upstream.auth"
@@ -62,6 +63,24 @@ def _common_principal(settings: Settings) -> Iterator[Problem]:
                 f"servers[{index}].upstream.process",
                 f"{everybody} they share one process, with all that it keeps in memory",
             )
+
+
+def _scope_cautions(settings: Settings) -> Iterator[Problem]:
+    """Find files whose owner does not fit the hosts that the other settings are for."""
+    sessions = settings.sessions
+    if not any(server.adapters for server in settings.servers):
+        return
+    if sessions.scope == "principal" and not settings.core.auth.enabled:
+        sentence = (
+            "core.auth is not enabled, so all callers are one principal: they share their files and pins"
+        )
+        yield Problem("sessions.scope", sentence)
+    if sessions.scope == "session" and sessions.upstream == "principal":
+        sentence = (
+            "is session, and sessions.upstream is for hosts that open a session for every call: a file that a tool "
+            "wrote is unknown in their next call, unless this is principal"
+        )
+        yield Problem("sessions.scope", sentence)
 
 
 SHORTEST_TOKEN = 16

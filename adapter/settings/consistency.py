@@ -245,13 +245,13 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def _helper_names_claimed(server: ServerSettings, path: str) -> Iterator[Problem]:
-    """Upstream tools with the name of the adapter's own upload helper, which would hide them."""
-    helper = f"{server.id}_get_upload_url"
+    """Upstream tools with the name of one of the adapter's own upload helpers, which would hide them."""
+    own = {f"{server.id}_get_upload_url": "upload URLs", f"{server.id}_upload_status": "uploads"}
     if not any(isinstance(entry, UploadConsumer) for entry in server.adapters):
         return
     for index, entry in enumerate(server.adapters):
-        if helper in entry.tools:
-            sentence = f"{helper} is the name of the adapter's own tool for upload URLs"
+        for helper in own.keys() & set(entry.tools):
+            sentence = f"{helper} is the name of the adapter's own tool for {own[helper]}"
             yield Problem(f"{path}.adapters[{index}].tools", f"{sentence}; choose another id for the server")
 
 

@@ -193,6 +193,10 @@ class Uploads(Section):
     stall_timeout_seconds: Seconds = Field(
         default=20, description="Time without a byte after which an upload is refused with 408."
     )
+    page_ttl_seconds: Annotated[Seconds, Field(ge=1, le=86400)] = Field(
+        default=900,
+        description="Lifetime of the upload link that a person opens, and minimum lifetime of what was uploaded there.",
+    )
 
 
 class Artifacts(Section):

@@ -101,16 +101,21 @@ def forwardable_query(query: str) -> str:
 
 
 _SECONDS = re.compile(r"0|[1-9][0-9]{0,11}")
-_UPLOAD = "upload"
+_UPLOAD, _UPLOAD_PAGE = "upload", "upload page"
 
 
 class UploadCredential(NamedTuple):
-    """The right to upload one batch. ``expires`` is in Unix seconds; ``nonce`` is told apart by its store."""
+    """The right to upload one batch. ``expires`` is in Unix seconds; ``nonce`` is told apart by its store.
+
+    ``page``: the link is the one that a person opens. It has the nonce of the link for machines, so that using one of
+    them uses up both.
+    """
 
     server: str
     scope: str
     expires: int
     nonce: str
+    page: bool = False
 
 
 def sign(secret: bytes, purpose: str, *parts: str) -> str:
@@ -147,7 +152,7 @@ def upload_query(secret: bytes, credential: UploadCredential) -> str:
             "sid": credential.scope,
             "exp": credential.expires,
             "nonce": credential.nonce,
-            "sig": sign(secret, _UPLOAD, *_signed_parts(credential)),
+            "sig": sign(secret, _purpose(credential), *_signed_parts(credential)),
         }
     )
 
@@ -160,9 +165,11 @@ def read_upload_query(
     scope, nonce, signature = query.get("sid"), query.get("nonce"), query.get("sig")
     if expires is None or scope is None or nonce is None or signature is None:
         return None
-    credential = UploadCredential(server, scope, expires, nonce)
-    genuine = signed(secret, signature, _UPLOAD, *_signed_parts(credential))
-    return credential if genuine and now < expires else None
+    for page in (False, True):
+        credential = UploadCredential(server, scope, expires, nonce, page)
+        if signed(secret, signature, _purpose(credential), *_signed_parts(credential)):
+            return credential if now < expires else None
+    return None
 
 
 FilePath = tuple[str, str, str]
@@ -182,6 +189,10 @@ def file_query_valid(
     if expires is None or signature is None:
         return False
     return signed(secret, signature, purpose, *file, str(expires)) and now < expires
+
+
+def _purpose(credential: UploadCredential) -> str:
+    return _UPLOAD_PAGE if credential.page else _UPLOAD
 
 
 def _signed_parts(credential: UploadCredential) -> tuple[str, str, str, str]:

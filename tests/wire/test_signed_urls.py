@@ -80,6 +80,16 @@ def test_an_upload_query_reads_back(server: str, scope: str, expires: int, nonce
     assert read_upload_query(SECRET, server, query, expires) is None
 
 
+def test_a_link_for_a_person_is_another_one() -> None:
+    """It cannot be made of the link for machines, which is good for less, nor the other way round."""
+    person = CREDENTIAL._replace(page=True)
+    query = parameters(upload_query(SECRET, person))
+    assert read_upload_query(SECRET, "browser", query, NOW) == person
+    machine = parameters(upload_query(SECRET, CREDENTIAL))
+    assert query["sig"] != machine["sig"]
+    assert read_upload_query(SECRET, "browser", machine | {"page": "1"}, NOW) == CREDENTIAL
+
+
 def test_what_an_upload_query_looks_like() -> None:
     """The order and the names of the parameters are a promise to those who read them."""
     names = [part.partition("=")[0] for part in upload_query(SECRET, CREDENTIAL).split("&")]

@@ -126,7 +126,7 @@ def known_tools(settings: Settings, locked: Mapping[str, Catalogue]) -> dict[str
     """The tools of the servers that have theirs in the settings, or in a lock file, with those of the adapter."""
     known: dict[str, frozenset[str]] = {}
     for entry in settings.servers:
-        own = frozenset({f"{entry.id}_get_upload_url"})
+        own = frozenset({f"{entry.id}_get_upload_url", f"{entry.id}_upload_status"})
         if entry.upstream.kind.needs is None:
             known[entry.id] = own | {tool.name for tool in entry.tools.define}
         elif entry.id in locked:

@@ -29,7 +29,8 @@ from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import UploadBatch
-from adapter.rules.access.principals import Scope
+from adapter.relay.files.upload_offers import KnownOffer, UploadOffers
+from adapter.rules.access.principals import ANONYMOUS, Scope
 from adapter.rules.files.file_records import FileRecord, RecordFile
 from adapter.settings.storage import Uploads
 from adapter.wire.signed_urls import UploadCredential, upload_handle
@@ -86,6 +87,8 @@ class UploadRoute:
         self.record: RecordFile | None = None
         self.count: RecordFile | None = None
         """Is told of each file that was kept; None where nobody counts."""
+        self.offers: UploadOffers | None = None
+        """Is told of batches that came by an offer; None where no uploads are offered."""
         _keep_freed_memory()
 
     def branches(self, upload_path: str) -> tuple[Branch, Branch]:
@@ -141,18 +144,46 @@ class UploadRoute:
         scope, credential = await self._admit(request, server)
         form = self._form(request)
         self._check_length(request.body.announced)
-        batch = await self._registry.begin(scope, server, request.body.announced)
+        offered = await self._offered(credential)
+        name = None if offered is None else offered.batch
+        batch = await self._registry.begin(scope, server, request.body.announced, name)
         try:
-            await self._receive(request.body, form, batch)
-            spend = partial(self._credentials.spend, credential) if credential else None
-            records = await batch.keep(form.digests, spend)
+            async with self._watched(offered, batch):
+                await self._receive(request.body, form, batch)
+                spend = partial(self._credentials.spend, credential) if credential else None
+                records = await batch.keep(form.digests, spend)
+                if offered is not None and credential is not None:
+                    await self._prolong(offered, records, page=credential.page)
         finally:
             await batch.discard()
         for told in (self.count, self.record):
             if told is not None:
                 for each in records:
                     await told(each)
-        return self._answer(server, scope, records)
+        owner = scope.id if offered is None or credential is None else _named(offered, credential)
+        return self._answer(server, scope, owner, records)
+
+    # --- by an offer ------------------------------------------------------------------------------------------
+
+    async def _offered(self, credential: UploadCredential | None) -> KnownOffer | None:
+        """The offer that a credential belongs to, if any is left."""
+        if self.offers is None or credential is None:
+            return None
+        return await self.offers.find(credential.nonce)
+
+    def _watched(
+        self, offered: KnownOffer | None, batch: UploadBatch
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        if self.offers is None or offered is None:
+            return contextlib.nullcontext()
+        return self.offers.arriving(offered, batch)
+
+    async def _prolong(self, offered: KnownOffer, records: list[FileRecord], *, page: bool) -> None:
+        """Keep what a person has uploaded for as long as they had time to upload it: their chat may be slow too."""
+        assert self.offers is not None, "the batch came by an offer"
+        await self.offers.use(offered)
+        if page:
+            await self._registry.keep(records, self._credentials.page_ttl)
 
     # --- before the body --------------------------------------------------------------------------------------
 
@@ -247,10 +278,11 @@ class UploadRoute:
                 "longer than uploads.stall_timeout_seconds allows."
             ) from None
 
-    def _answer(self, server: str, scope: Scope, records: list[FileRecord]) -> dict[str, Any]:
+    def _answer(self, server: str, scope: Scope, owner: str, records: list[FileRecord]) -> dict[str, Any]:
+        """The answer to a sender. Handles name ``owner``: the scope, or the batch if they are good in every session."""
         uploads = [
             {
-                "upload_handle": upload_handle(scope.id, record.id, self._settings.uri_scheme),
+                "upload_handle": upload_handle(owner, record.id, self._settings.uri_scheme),
                 "upload_id": record.id,
                 "filename": record.filename,
                 "mime_type": record.content.media_type,
@@ -270,6 +302,16 @@ class UploadRoute:
         if len(uploads) == 1:
             answer |= {"upload_handle": handles[0], "upload": uploads[0]}
         return answer
+
+
+def _named(offered: KnownOffer, credential: UploadCredential) -> str:
+    """The owner that handles name: the batch, if they are good in every session.
+
+    Where nobody is known, a program that uploaded has handles for the session that asked; in others the upload's id
+    gives some. A person has nothing but what the page shows, and may go back to any session.
+    """
+    known = offered.offer.principal != ANONYMOUS
+    return offered.batch if known or credential.page else offered.offer.scope
 
 
 def _keep_freed_memory() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -12,9 +12,11 @@ from adapter.errors import AdapterError, AnswerTooLarge, BadJson, UpstreamBroken
 from adapter.relay.call.answer_stream import AnswerStream, StreamEdits, StreamPolicy
 from adapter.relay.call.call_gate import CallGate
 from adapter.relay.call.deferred_answers import DeferredAnswers
+from adapter.relay.call.get_streams import noticing
 from adapter.relay.call.resumption import ExchangeRecovery
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain, both
 from adapter.relay.flow import of_pieces
+from adapter.relay.notifications import Inbox
 from adapter.relay.replies import (
     LARGE,
     LIST,
@@ -36,7 +38,12 @@ from adapter.upstream.port import UpstreamReply
 from adapter.wire.ambiguity import may_hold
 from adapter.wire.envelope import Envelope, answers, failure, parse, response_in
 from adapter.wire.eras import Era
+from adapter.wire.shared_ids import TOKEN
 from adapter.wire.spans import MessagePieces, find, items
+from adapter.wire.sse import encode
+
+STREAM = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache")]
+"""The fields of a stream of the adapter's own."""
 
 MessageEdit: TypeAlias = Callable[[bytes], bytes]
 
@@ -54,6 +61,8 @@ class StagedExchange:
         """Answer one request by way of its stages. Raises AdapterError."""
         call = self.call_gate.call(ask, session, envelope)
         recovery = ExchangeRecovery(ask, session, [envelope], self.deferred, (call, stages))
+        if envelope.name in ask.server.stages.speaking and _hears_progress(ask, envelope):
+            return _spoken(stages, call, recovery)
         try:
             own = await walk_request(stages, call)
             if own is not None:
@@ -126,6 +135,33 @@ class StagedExchange:
             body = whole or _refusal(call, body)
         recovery.finish()
         return ClientResponse(status, headers if body is raw else of_changed_body(headers), body)
+
+
+def _hears_progress(ask: ClientRequest, envelope: Envelope) -> bool:
+    """Tell whether the client wants to hear of the progress of its call, and can."""
+    accepted = any(
+        name.lower() == "accept" and "text/event-stream" in value.lower() for name, value in ask.headers
+    )
+    return accepted and find(envelope.body, TOKEN) is not None
+
+
+def _spoken(stages: Stages, call: Call, recovery: ExchangeRecovery) -> ClientResponse:
+    """A stream of what a stage of the adapter's own says of its progress, and then its response."""
+    inbox = Inbox()
+    call.speak = inbox.put
+    return ClientResponse(200, STREAM, noticing(_own(stages, call), inbox), release=recovery.finish)
+
+
+async def _own(stages: Stages, call: Call) -> AsyncGenerator[bytes, None]:
+    """The response of a stage of the adapter's own, as an event; nothing for a client that gave up its request."""
+    try:
+        response = await walk_request(stages, call)
+    except Withdrawn:
+        return
+    except AdapterError as error:
+        response = failure(error, call.envelope.id_bytes)
+    assert response is not None, "such a stage always answers"
+    yield encode(response)
 
 
 async def _known_list(

@@ -281,14 +281,23 @@ class FileRegistry:
             )
         return FileChanged()
 
+    async def keep(self, records: Records, seconds: float) -> None:
+        """Let files live for so many seconds from now at least. Raises StoreUnavailable."""
+        for record in records:
+            self._index.keep(record, seconds)
+        await self.write_last_access()
+
     def expires_at(self, record: FileRecord) -> float | None:
         """When the file expires if nobody uses it again, in Unix seconds; None: with its scope."""
         return self._index.expires_at(record)
 
     # --- in ---------------------------------------------------------------------------------------------------
 
-    async def begin(self, scope: Scope, server: str, bound: int | None) -> UploadBatch:
-        """A batch of at most ``bound`` bytes (None: as many as the scope may hold), when its turn has come.
+    async def begin(
+        self, scope: Scope, server: str, bound: int | None, name: str | None = None
+    ) -> UploadBatch:
+        """A batch of at most ``bound`` bytes (None: as many as the scope may hold), when its turn has come. ``name`` is
+        that of an offer by which it comes.
 
         Batches of a scope come in together while they fit together, and in the order they asked. Raises
         QuotaReached, with the time to try again, after waiting in vain. The batch must be discarded in the end.
@@ -298,7 +307,7 @@ class FileRegistry:
         def record(filename: str, declared_type: str | None, measure: Measure) -> FileRecord:
             file_id, stored = secrets.token_hex(16), stored_name(filename)
             place = Place(FileKind.UPLOAD, scope.id, file_id, stored)
-            file = NewFile(server, filename, measure, declared_type)
+            file = NewFile(server, filename, measure, declared_type, batch=name)
             return file.record(scope, place, self._clock())
 
         def over() -> None:
@@ -314,6 +323,7 @@ class FileRegistry:
             record=record,
             leave=over,
         )
+        batch.name = name
         self._batches.add(batch)
         return batch
 
@@ -359,11 +369,19 @@ class FileRegistry:
             record.scope, lambda scope: [record] if record.key in scope.records else []
         )
 
-    async def drop_scope(self, scope_id: str) -> None:
-        """The scope has ended: hold nothing of it, and let nothing in that is on its way. Raises StoreUnavailable."""
+    async def drop_scope(self, scope_id: str, *, offered: bool = True) -> None:
+        """The scope has ended: hold nothing of it, and let nothing in that is on its way. ``offered`` False: what comes
+        or came by an offer stays. Raises StoreUnavailable.
+        """
         for batch in self._batches:
-            batch.cut_off(scope_id)
-        await self._transactions.put_out_scope(scope_id)
+            if offered or batch.name is None:
+                batch.cut_off(scope_id)
+        if offered:
+            await self._transactions.put_out_scope(scope_id)
+        else:
+            await self._transactions.put_out(
+                scope_id, lambda scope: [each for each in scope.records.values() if each.batch is None]
+            )
 
     async def expire(self) -> None:
         """Drop files whose time is over. Raises StoreUnavailable."""

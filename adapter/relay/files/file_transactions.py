@@ -59,7 +59,7 @@ Spend = Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
 class NewFile(NamedTuple):
     """A file that a scope is to hold: the server it came to or from, and the name and type that its sender gave it.
 
-    ``exposed``: it is listed as a resource.
+    ``exposed``: it is listed as a resource. ``batch``: see FileRecord.
     """
 
     server: str
@@ -67,6 +67,7 @@ class NewFile(NamedTuple):
     measure: Measure
     declared_type: str | None = None
     exposed: bool = True
+    batch: str | None = None
 
     def record(self, scope: Scope, place: Place, created: float) -> FileRecord:
         """The record of the file at that place; ``created`` in Unix seconds."""
@@ -77,7 +78,9 @@ class NewFile(NamedTuple):
             measure.sha256,
             measure.modified,
         )
-        return FileRecord(place, scope.owner, self.server, self.filename, content, created, self.exposed)
+        return FileRecord(
+            place, scope.owner, self.server, self.filename, content, created, self.exposed, self.batch
+        )
 
 
 class IncomingFile(NamedTuple):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
+import time
+from collections.abc import Callable
 from functools import lru_cache, partial
 
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
@@ -42,11 +45,13 @@ MOST_REMEMBERED = 50_000
 class Scopes:
     """Derives scopes, and remembers those whose ids clients have seen.
 
-    ``per_principal``: files belong to who authenticated also where there is a session. ``open`` comes first.
+    ``per_principal``: files belong to who authenticated also where there is a session. ``clock`` gives Unix time.
+    ``open`` comes first.
     """
 
-    def __init__(self, store: Store, *, per_principal: bool) -> None:
+    def __init__(self, store: Store, *, per_principal: bool, clock: Callable[[], float] = time.time) -> None:
         self._store = store
+        self._clock = clock
         self._per_principal = per_principal
         self._remembered = LastUsed[str, Scope](MOST_REMEMBERED)
         self._secret: bytes | None = None
@@ -90,26 +95,43 @@ class Scopes:
     async def remember(self, scope: Scope) -> None:
         """Let every process know what this scope's id stands for. Raises StoreUnavailable."""
         if scope.id not in self._remembered.values:
-            await self._store.put(TABLE, scope.id, scope.owner.encode("utf-8", "surrogatepass"))
+            # A row that is there says the same, and perhaps for how long the scope is kept.
+            with contextlib.suppress(Conflict):
+                owner = scope.owner.encode("utf-8", "surrogatepass")
+                await self._store.put(TABLE, scope.id, owner, expected=ABSENT)
             self._remembered.put(scope.id, scope)
 
+    async def keep(self, scope: Scope, until: float) -> None:
+        """Remember a scope, and let it outlive its session until then (Unix seconds). Raises StoreUnavailable."""
+        await self.remember(scope)
+        if scope.session_key is not None:
+            await self._store.touch(TABLE, {scope.id: until})
+
+    async def is_kept(self, scope: Scope) -> bool:
+        """Tell whether the scope outlives its session. Raises StoreUnavailable."""
+        row = await self._store.get(TABLE, scope.id)
+        return row is not None and row.due is not None and self._clock() < row.due
+
     async def find(self, scope_id: str) -> Scope | None:
-        """The remembered scope of that id, unless its session has ended. Raises StoreUnavailable."""
+        """The remembered scope of that id, unless it is gone. Raises StoreUnavailable."""
         # What an id stands for never changes, so no other process can make this old: only a store that loses it.
         scope = self._remembered.values.get(scope_id) or await self._read(scope_id)
         return None if scope is None or await self.gone(scope) else scope
 
     async def gone(self, scope: Scope) -> bool:
-        """Tell whether the session that owned the scope is gone; a principal never is. Raises StoreUnavailable."""
+        """Tell whether the session that owned the scope is gone, and nothing keeps the scope; a principal never is.
+
+        Raises StoreUnavailable.
+        """
         if (key := scope.session_key) is None:
             return False
         row = await self._store.get(SESSIONS, key)
-        if row is None:
-            return True
         try:
-            return decode(row.value).state not in (SessionState.OPEN, SessionState.IDLE)
+            if row is not None and decode(row.value).state in (SessionState.OPEN, SessionState.IDLE):
+                return False
         except ValueError:
             return False  # another version wrote it, so another version may know it
+        return not await self.is_kept(scope)
 
     async def forget(self, scope: Scope) -> None:
         """Its session has ended. One that was not remembered here costs nothing: ``tidy`` finds what others wrote.

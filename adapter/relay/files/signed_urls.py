@@ -6,6 +6,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from adapter.errors import CredentialRefused
@@ -31,20 +32,38 @@ Unspend = Callable[[], Awaitable[None]]
 """Takes back one spending; whoever holds it is the one who spent."""
 
 
+class UploadQueries(NamedTuple):
+    """The queries of two URLs for one upload, each with the Unix time at which it expires: of the URL for machines, and
+    of the one that a person opens. The upload that comes first by either of them ends both.
+    """
+
+    query: str
+    expires: float
+    page_query: str
+    page_expires: float
+
+
 class Credentials:
     """Issues and checks signed links. ``ttl`` of upload credentials in seconds, ``clock`` gives Unix time.
 
-    ``configured`` is the secret to sign with; None: one is made and kept in the state store. ``open`` comes
-    first.
+    ``configured`` is the secret to sign with; None: one is made and kept in the state store. ``page_ttl`` is the
+    ``ttl`` of those that a person opens; None: the same. ``open`` comes first.
     """
 
     def __init__(
-        self, store: Store, *, configured: bytes | None, ttl: float, clock: Callable[[], float]
+        self,
+        store: Store,
+        *,
+        configured: bytes | None,
+        ttl: float,
+        clock: Callable[[], float],
+        page_ttl: float | None = None,
     ) -> None:
         self._store = store
         self._configured = configured
         self._secret = configured
         self._ttl = ttl
+        self._page_ttl = ttl if page_ttl is None else page_ttl
         self._clock = clock
         self._prolonged: Counter[str] = Counter()
         self.on_use: Callable[[str, str, str, str], None] | None = None
@@ -58,6 +77,10 @@ class Credentials:
     def ttl(self) -> float:
         return self._ttl
 
+    @property
+    def page_ttl(self) -> float:
+        return self._page_ttl
+
     async def open(self) -> None:
         """Read the secret of links, also again. Raises StoreUnavailable."""
         self._secret = self._configured or await kept_secret(self._store, "links", self._secret)
@@ -69,13 +92,17 @@ class Credentials:
 
     # --- uploads ----------------------------------------------------------------------------------------------
 
-    def issue(self, server: str, scope_id: str) -> tuple[str, float]:
-        """The query of an upload URL, and the Unix time at which it expires."""
-        expires = math.ceil(self._clock() + self._ttl)
-        credential = UploadCredential(server, scope_id, expires, secrets.token_hex(16))
+    def issue(self, server: str, scope_id: str, nonce: str | None = None) -> UploadQueries:
+        """The queries of the URLs for one upload. ``nonce`` None: a random one."""
+        now, nonce = self._clock(), nonce or secrets.token_hex(16)
+        machine = UploadCredential(server, scope_id, math.ceil(now + self._ttl), nonce)
+        person = UploadCredential(server, scope_id, math.ceil(now + self._page_ttl), nonce, page=True)
         if self.on_use is not None:
             self.on_use("credential", server, "issue", "ok")
-        return upload_query(self._key, credential), float(expires)
+        key = self._key
+        return UploadQueries(
+            upload_query(key, machine), machine.expires, upload_query(key, person), person.expires
+        )
 
     async def check(self, server: str, query: Mapping[str, str]) -> UploadCredential:
         """The credential in an upload URL's query. Raises CredentialRefused, also when it is spent already."""
@@ -93,15 +120,19 @@ class Credentials:
         """The seconds for which a credential is good still."""
         return credential.expires - self._clock()
 
+    async def is_spent(self, nonce: str) -> bool:
+        """Tell whether the credential with this nonce was used. Raises StoreUnavailable."""
+        return await self._store.get(TABLE, nonce) is not None
+
     async def spend(self, credential: UploadCredential) -> Unspend:
         """Burn the credential, on every replica; of several who try one succeeds, and may take it back.
 
         Raises CredentialRefused, StoreUnavailable.
         """
+        # The other link with this nonce may have been issued a moment ago, and lasts longer.
+        due = max(credential.expires, math.ceil(self._clock() + max(self._ttl, self._page_ttl))) + _KEPT
         try:
-            await self._store.put(
-                TABLE, credential.nonce, b"", expected=ABSENT, due=credential.expires + _KEPT
-            )
+            await self._store.put(TABLE, credential.nonce, b"", expected=ABSENT, due=due)
         except Conflict:
             if self.on_use is not None:
                 self.on_use("nonce", credential.server, "spend", "used")

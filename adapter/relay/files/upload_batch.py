@@ -164,6 +164,13 @@ class UploadBatch:
         self._size = 0
         self._over = False
         self._cut_off = False
+        self.name: str | None = None
+        """That of the offer by which the batch comes, if any."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that have come."""
+        return self._staged.size
 
     def add(self, filename: str, declared_type: str | None) -> None:
         """A file begins, called ``filename`` by its sender. Raises FileTooLarge for one file too many,

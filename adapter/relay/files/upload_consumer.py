@@ -18,6 +18,7 @@ from adapter.relay.files.artifact_resources import FileAccess
 from adapter.relay.files.attachments import AttachmentStage, HandleRefused
 from adapter.relay.files.round_index import ARTIFACT, COPIES, EDITED
 from adapter.relay.files.rounds import DELIVERED, noted_earlier
+from adapter.relay.files.upload_offers import UploadOffers
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.replies import edited
 from adapter.relay.stages import Call
@@ -25,7 +26,7 @@ from adapter.rules.calls.arguments import ambiguous, replaced, values
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.results.tool_results import tool_result, without_paths
-from adapter.wire.signed_urls import parse_artifact, parse_upload
+from adapter.wire.signed_urls import Handle, parse_artifact, parse_upload
 
 Delivery = Literal["path", "file_uri", "base64", "data_uri", "url"]
 
@@ -75,9 +76,11 @@ class Consumer:
         files: FileAccess,
         mirrors: ParamHeaders,
         attached: AttachmentStage | None = None,
+        offers: UploadOffers | None = None,
     ) -> None:
         self._rule = rule
         self._attached = attached
+        self._offers = offers
         self._access = files
         self._registry = files.registry
         self._files = files.store
@@ -135,14 +138,30 @@ class Consumer:
         kind, handle = FileKind.UPLOAD, parse_upload(value, rule.schemes.upload)
         if handle is None:
             kind, handle = FileKind.ARTIFACT, parse_artifact(value, rule.schemes.artifact)
-        if handle is None or handle.scope != call.scope.id:
+        if handle is None:
             return None
+        if handle.scope != call.scope.id:
+            return await self._offered(call, handle) if kind is FileKind.UPLOAD else None
         record = await self._registry.find(handle.scope, kind, handle.id)
         if record is None:
             return None
         # An upload was meant for one server; an artifact may be handed on, but under its own name only.
         fits = record.server == rule.server if kind is FileKind.UPLOAD else record.filename == handle.name
         return record if fits else None
+
+    async def _offered(self, call: Call, handle: Handle) -> FileRecord | None:
+        """The record of a file that came by an offer: its handle names the batch, and is good in other sessions too."""
+        server, principal = self._rule.server, call.origin.caller.principal
+        if self._offers is None:
+            return None
+        known = await self._offers.find_of(server, principal, handle.scope)
+        if known is None:
+            return None
+        record = await self._registry.find(known.offer.scope, FileKind.UPLOAD, handle.id)
+        if record is None or record.batch != known.batch or record.server != server:
+            return None
+        await self._offers.use(known)
+        return record
 
     def _passes(self, value: object) -> bool:
         """Tell whether a value that is no handle of a file here may stay as it is."""
@@ -156,7 +175,8 @@ class Consumer:
             f"{rule.argument} must be the handle of an uploaded file ({rule.schemes.upload}…); this is "
             f"not a handle, or its file has expired. Call {rule.helper} to get an upload URL, upload the "
             "file there, and "
-            f"pass the upload_handle of the answer as {rule.argument}."
+            f"pass the upload_handle of the answer as {rule.argument}. If you have an upload_id, "
+            f"{rule.server}_upload_status tells the handles that are good here."
         )
 
 

@@ -51,7 +51,8 @@ class FileRecord:
     """One file that is wholly on disk, at ``place``. ``created`` is in Unix seconds.
 
     ``owner`` is what the scope of ``place`` stands for (see Scope), ``filename`` the name that the sender gave it;
-    the name in ``place`` is that name made safe. ``exposed``: the file is listed as a resource.
+    the name in ``place`` is that name made safe. ``exposed``: the file is listed as a resource. ``batch`` names the
+    offer by which it was uploaded, None for any other file.
     """
 
     place: Place
@@ -61,6 +62,7 @@ class FileRecord:
     content: FileContent
     created: float
     exposed: bool = True
+    batch: str | None = None
     key: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +108,7 @@ def encode(record: FileRecord) -> bytes:
             "modified": record.content.modified,
             "created": record.created,
             "exposed": record.exposed,
+            "batch": record.batch,
         }
     )
 
@@ -124,6 +127,7 @@ def decode(data: bytes) -> FileRecord:
             content=FileContent(*(fields[name] for name in FileContent._fields)),
             created=fields["created"],
             exposed=fields["exposed"],
+            batch=fields.get("batch"),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("not a file record") from error

@@ -141,7 +141,7 @@ async def test_the_upload_helper_stays_first_and_is_called_by_its_name(hosted: S
     read = {"name": "read", "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}}}
     consumer = {"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path"}
     async with hosted(Desk(read), adapters=[consumer]) as (up, front, me):
-        assert await me.tools() == ["raw_get_upload_url", *THREE]
+        assert await me.tools() == ["raw_get_upload_url", "raw_upload_status", *THREE]
         offered = (await me.call("raw_get_upload_url"))["structuredContent"]
         assert "raw_get_upload_url" in said(await me.call("raw_get_tool_schema", name="read"))
         async with front.client() as client:

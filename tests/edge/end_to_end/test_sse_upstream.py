@@ -132,7 +132,7 @@ async def test_lists_are_edited_on_the_way(tmp_path: Path) -> None:
         asked = b'{"jsonrpc":"2.0","id":2,"method":"tools/list"}'
         _, body = await client.request("POST", asked)
         names = [tool["name"] for tool in orjson.loads(body)["result"]["tools"]]
-        assert sorted(names) == ["raw_get_upload_url", "read"]
+        assert sorted(names) == ["raw_get_upload_url", "raw_upload_status", "read"]
 
 
 async def test_a_modern_client_reads_what_to_do(tmp_path: Path) -> None:

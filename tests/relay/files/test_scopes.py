@@ -12,7 +12,7 @@ from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import SessionState, session_key
 from adapter.state.memory import MemoryStore
-from tests.relay.relaying import Relaying
+from tests.relay.relaying import Clock, Relaying
 from tests.scripted import ScriptedUpstream
 from tests.state.shared import SharedMemory
 
@@ -136,6 +136,28 @@ async def test_scope_of_an_ended_session_is_forgotten(
     await scopes.tidy()
     await scopes.tidy()
     assert await scopes.find(principal.id) == principal
+
+
+async def test_a_scope_that_is_kept_outlives_its_session() -> None:
+    """For as long as was said last, on every replica and whoever remembers it again; then it is gone."""
+    store, clock = MemoryStore(), Clock()
+    one, two = (Scopes(store, per_principal=False, clock=clock) for _ in range(2))
+    await one.open()
+    await two.open()
+    scope = one.of_session_key("1")
+    await one.keep(scope, clock.now + 20)
+    await one.keep(scope, clock.now + 10)
+    await two.remember(scope)
+    clock.now += 19
+    for scopes in (one, two):
+        await scopes.tidy()
+        assert await scopes.find(scope.id) == scope and not await scopes.gone(scope)
+    clock.now += 1
+    for scopes in (one, two):
+        assert await scopes.find(scope.id) is None
+    for _ in range(2):  # each looks at the page behind the last one
+        await one.tidy()
+    assert await store.count(TABLE) == 0
 
 
 async def test_only_so_many_scopes_are_known() -> None:

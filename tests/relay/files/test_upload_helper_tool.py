@@ -15,6 +15,7 @@ from adapter.errors import CredentialRefused, StoreUnavailable
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
+from adapter.relay.files.upload_offers import TABLE, UploadOffers
 from adapter.rules.access.principals import Scope
 from adapter.settings.storage import Uploads
 from adapter.state.memory import MemoryStore
@@ -41,8 +42,11 @@ class Helping:
         store = store or MemoryStore()
         self.scopes = Scopes(store, per_principal=False)
         self.relaying = Relaying(ScriptedUpstream(), store=store)
-        self.credentials = Credentials(store, configured=None, ttl=120.0, clock=self.relaying.clock)
-        stage = HelperTool(offer, self.credentials, self.scopes)
+        self.credentials = Credentials(
+            store, configured=None, ttl=120.0, clock=self.relaying.clock, page_ttl=900.0
+        )
+        self.offers = UploadOffers(store, self.credentials, self.scopes, self.relaying.clock)
+        stage = HelperTool(offer, self.offers)
         self.relaying = Relaying(
             ScriptedUpstream(),
             of_tools(**{offer.tool_name: stage}),
@@ -66,6 +70,9 @@ class Helping:
         ask = self.relaying.ask(body, session, base=BASE)
         result: dict[str, Any] = parsed(await whole(await self.relaying.relay.handle(ask)))["result"]
         return result
+
+    async def offers_stored(self) -> list[Row]:
+        return await self.relaying.store.scan(TABLE)
 
     async def scope(self, session: str | None) -> Scope:
         found = await self.relaying.sessions.find(session, "one", "anonymous") if session else None
@@ -103,7 +110,8 @@ async def test_answer_is_what_scripts_read(modern: bool) -> None:
     expires = datetime.fromisoformat(held["expires_at"]).timestamp()
     assert expires == helping.relaying.clock.now + 120
     texts = ("upload_url", "expires_at", "example_curl", "example_curl_multiple", "note", "integrity_note")
-    assert all(held.pop(name) for name in texts)
+    added = ("upload_id", "open_in_browser", "page_expires_at", "message_for_person", "upload")
+    assert all(held.pop(name) for name in texts + added)
     assert held == {
         "server_id": "demo",
         "tool_name": "demo_get_upload_url",
@@ -135,6 +143,44 @@ async def test_url_is_good_for_the_one_who_asked() -> None:
     assert (await helping.credentials.check("demo", query_of(second))).nonce != credential.nonce
     with pytest.raises(CredentialRefused):
         await helping.credentials.check("other", query_of(second))
+
+
+async def test_a_person_gets_a_link_of_their_own() -> None:
+    """Good for longer, said in one sentence, and for the same upload: what is used first ends both."""
+    helping = Helping()
+    held = (await helping.ask(await helping.open()))["structuredContent"]
+    assert datetime.fromisoformat(held["page_expires_at"]).timestamp() == helping.relaying.clock.now + 900
+    assert (
+        held["open_in_browser"] in held["message_for_person"] and "15 minutes" in held["message_for_person"]
+    )
+    assert held["upload"] == {
+        "transport": "https",
+        "method": "POST",
+        "url": held["upload_url"],
+        "headers": {},
+        "multipart": {"fileField": "file", "fields": {}},
+        "expiresAt": held["expires_at"],
+    }
+    helping.relaying.clock.now += 121
+    with pytest.raises(CredentialRefused):
+        await helping.credentials.check("demo", query_of(held["upload_url"]))
+    person = await helping.credentials.check("demo", query_of(held["open_in_browser"]))
+    assert person.page
+    helping.relaying.clock.now -= 121
+    await helping.credentials.spend(await helping.credentials.check("demo", query_of(held["upload_url"])))
+    helping.relaying.clock.now += 898
+    await helping.credentials.expire()
+    with pytest.raises(CredentialRefused):
+        await helping.credentials.check("demo", query_of(held["open_in_browser"]))
+
+
+async def test_no_link_tells_the_upload_id() -> None:
+    """Whoever sees a link, in a log or over a shoulder, can neither ask what came by it nor name its files."""
+    helping = Helping()
+    held = (await helping.ask(await helping.open()))["structuredContent"]
+    upload_id = held.pop("upload_id")
+    assert len(upload_id) == 32 and upload_id not in str(held)
+    assert not [row for row in await helping.offers_stored() if upload_id in str(row)]
 
 
 async def test_secrets_are_in_no_answer() -> None:

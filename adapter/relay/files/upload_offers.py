@@ -1,0 +1,204 @@
+"""Offers of uploads: links that take one batch, and the row by which any process knows what becomes of it.
+
+A batch that came by an offer is its owner's in every session: hosts open one for nearly every call. So its scope
+outlives its session while the offer lasts, and handles of its files can name the batch instead of the scope. Such a
+handle is good for the principal that asked for the links; where nobody is known, for whoever has the handle, which
+nobody can guess: it is told to those who hold the upload's id, and to those who uploaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+from adapter.errors import StoreUnavailable
+from adapter.relay.background import run_to_completion
+from adapter.relay.files.scopes import Scopes
+from adapter.relay.files.signed_urls import Credentials, UploadQueries
+from adapter.rules.access.principals import Scope
+from adapter.rules.files.upload_offers import (
+    TELL_EVERY,
+    UploadOffer,
+    batch_of,
+    decode_offer,
+    encode_offer,
+)
+from adapter.state.port import ABSENT, Store, StoreListener, delete_overdue
+
+TABLE = "upload_offers"
+
+_KEPT = 60.0
+"""Seconds that an offer outlives its links, for replicas whose clocks differ."""
+
+
+class IssuedOffer(NamedTuple):
+    """A new offer; ``upload_id`` is for the one who asked for it, and nobody else."""
+
+    upload_id: str
+    links: UploadQueries
+
+
+class Incoming(Protocol):
+    """A batch on its way in."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that have come."""
+
+
+@dataclass(slots=True)
+class KnownOffer:
+    """An offer, the name of its batch, and the time (Unix seconds) until which it is kept."""
+
+    batch: str
+    offer: UploadOffer
+    due: float
+
+
+class UploadOffers(StoreListener):
+    """Makes offers and knows what becomes of them. ``clock`` gives Unix time, ``upload_ttl`` is how many seconds files
+    live after their last use at least.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        credentials: Credentials,
+        scopes: Scopes,
+        clock: Callable[[], float],
+        upload_ttl: float = 0.0,
+    ) -> None:
+        self.credentials = credentials
+        self.clock = clock
+        self._lifetime = max(upload_ttl, credentials.page_ttl, credentials.ttl)
+        self._store = store
+        self._scopes = scopes
+        self._coming: dict[str, list[Incoming]] = {}
+        self._watchers: dict[str, set[asyncio.Event]] = {}
+        if store.shared:
+            store.listeners.append(self)
+
+    def __repr__(self) -> str:
+        return f"<UploadOffers: {len(self._coming)} batches coming, {len(self._watchers)} waited for>"
+
+    # --- offers -----------------------------------------------------------------------------------------------
+
+    async def issue(self, server: str, principal: str, scope: Scope) -> IssuedOffer:
+        """Offer one upload into a scope. Raises StoreUnavailable."""
+        upload_id = secrets.token_hex(16)
+        batch = batch_of(upload_id)
+        assert batch is not None, "just made"
+        links = self.credentials.issue(server, scope.id, batch)
+        offer = UploadOffer(server, principal, scope.id, max(links.expires, links.page_expires))
+        due = offer.expires + _KEPT
+        await self._scopes.keep(scope, due)
+        await self._store.put(TABLE, batch, encode_offer(offer), expected=ABSENT, due=due)
+        return IssuedOffer(upload_id, links)
+
+    async def find(self, batch: str) -> KnownOffer | None:
+        """The offer of that batch, None for one that is over or never was. Raises StoreUnavailable."""
+        try:
+            row = await self._store.get(TABLE, batch)
+        except UnicodeEncodeError:  # no key of ours: it came out of a message
+            return None
+        if row is None or row.due is None or row.due <= self.clock():
+            return None
+        try:
+            return KnownOffer(batch, decode_offer(row.value), row.due)
+        except ValueError:
+            return None  # another version wrote it, so another version may know it
+
+    async def find_of(self, server: str, principal: str, batch: str | None) -> KnownOffer | None:
+        """The same, for the principal and the server that it was made for only."""
+        known = None if batch is None else await self.find(batch)
+        if known is None or known.offer.server != server or known.offer.principal != principal:
+            return None
+        return known
+
+    async def use(self, known: KnownOffer) -> None:
+        """Keep an offer and its scope for as long as its files live that are used now. Raises StoreUnavailable."""
+        now = self.clock()
+        if known.due >= now + self._lifetime:
+            return
+        scope = await self._scopes.find(known.offer.scope)
+        if scope is not None:
+            known.due = now + 2 * self._lifetime  # so that not each use writes
+            await self._scopes.keep(scope, known.due)
+            await self._store.touch(TABLE, {known.batch: known.due})
+
+    async def expire(self) -> None:
+        """Forget offers that are over. Raises StoreUnavailable."""
+        await delete_overdue(self._store, TABLE, self.clock())
+
+    # --- batches ----------------------------------------------------------------------------------------------
+
+    def received(self, batch: str) -> int | None:
+        """Bytes that have come of a batch which is on its way to this process; None for any other."""
+        coming = self._coming.get(batch)
+        return max(each.size for each in coming) if coming else None
+
+    @contextlib.asynccontextmanager
+    async def arriving(self, known: KnownOffer, incoming: Incoming) -> AsyncIterator[None]:
+        """Let everybody know of a batch on its way, and then that its way has ended. Raises StoreUnavailable."""
+        batch = known.batch
+        self._coming.setdefault(batch, []).append(incoming)
+        telling = None
+        try:
+            if self._store.shared:
+                await self._tell(known, incoming.size)
+                telling = asyncio.get_running_loop().create_task(self._tell_on(known, incoming))
+            self._wake(batch)
+            yield
+        finally:
+            self._coming[batch].remove(incoming)
+            if not self._coming[batch]:
+                del self._coming[batch]
+            if telling is not None:
+                telling.cancel()
+                await run_to_completion(self._tell_end(known))
+            self._wake(batch)
+
+    async def _tell_on(self, known: KnownOffer, incoming: Incoming) -> None:
+        while True:
+            await asyncio.sleep(TELL_EVERY)
+            with contextlib.suppress(StoreUnavailable):
+                await self._tell(known, incoming.size)
+
+    async def _tell_end(self, known: KnownOffer) -> None:
+        # What cannot be told now, others see by themselves a little later.
+        with contextlib.suppress(StoreUnavailable):
+            await self._put(known, replace(known.offer, received=0, heard=0.0))
+
+    async def _tell(self, known: KnownOffer, size: int) -> None:
+        await self._put(known, replace(known.offer, received=size, heard=self.clock()))
+
+    async def _put(self, known: KnownOffer, offer: UploadOffer) -> None:
+        await self._store.put(TABLE, known.batch, encode_offer(offer), due=known.due)
+
+    # --- waiting ----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def watch(self, batch: str) -> Iterator[asyncio.Event]:
+        """An event that is set each time when something happens to a batch, here or as others have told."""
+        event = asyncio.Event()
+        watchers = self._watchers.setdefault(batch, set())
+        watchers.add(event)
+        try:
+            yield event
+        finally:
+            watchers.discard(event)
+            if not watchers:
+                self._watchers.pop(batch, None)
+
+    def _wake(self, batch: str) -> None:
+        for event in self._watchers.get(batch, ()):
+            event.set()
+
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener."""
+        if table == TABLE:
+            self._wake(key)

@@ -1,0 +1,248 @@
+"""The helper tool ``<server_id>_upload_status``: how a client learns what became of an upload that it has links for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from adapter.relay.files.artifact_resources import iso
+from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.upload_helper_tool import Offer
+from adapter.relay.files.upload_offers import KnownOffer, UploadOffers
+from adapter.relay.stages import Call, Gate, Stage, Withdrawn
+from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.rules.files.upload_offers import TELL_EVERY, UploadState, batch_of
+from adapter.rules.results.tool_results import tool_result
+from adapter.wire.envelope import dump, parse
+from adapter.wire.signed_urls import upload_handle
+from adapter.wire.sse import encode
+
+LONGEST_WAIT = 50
+"""Seconds of one call: many clients give up after a minute."""
+
+MOST_WAITING = 256
+"""Calls of one server that wait in this process; one more is told at once how things are."""
+
+
+@dataclass(slots=True)
+class _Status:
+    state: UploadState
+    received: int = 0
+    expires: float | None = None
+    files: tuple[FileRecord, ...] = ()
+    batch: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in ("done", "expired")
+
+
+@dataclass(slots=True)
+class _WaitingCall:
+    """A call that waits for what ``changed`` tells; ``given_up`` by its client."""
+
+    changed: asyncio.Event
+    given_up: bool = False
+
+
+class UploadStatusTool(Stage, Gate):
+    """The stage that answers calls of the tool, and the gate that hears which of them a client gives up."""
+
+    def __init__(self, offer: Offer, offers: UploadOffers, registry: FileRegistry) -> None:
+        self._offer = offer
+        self._offers = offers
+        self._registry = registry
+        self._calls: dict[tuple[str | None, Any], _WaitingCall] = {}
+        self._waiting = 0
+
+    def __repr__(self) -> str:
+        return f"<UploadStatusTool of {self._offer.server}: {self._waiting} calls wait>"
+
+    async def ask(self, call: Call) -> bytes | None:
+        params = parse(call.request).get("params") or {}
+        arguments = params.get("arguments")
+        said = arguments if isinstance(arguments, dict) else {}
+        upload_id, wait = said.get("upload_id"), said.get("wait_seconds", 0)
+        if not isinstance(upload_id, str) or not _is_wait(wait):
+            return tool_result(call.envelope.id_bytes, _REFUSAL, None, modern=call.modern, is_error=True)
+        meta = params.get("_meta")
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        status = await self._awaited(call, batch_of(upload_id), float(wait), token)
+        shown = self._shown(upload_id, status)
+        # Not indented: a file's name may hold what only ``dump`` can write.
+        return tool_result(call.envelope.id_bytes, dump(shown).decode(), shown, modern=call.modern)
+
+    async def admit(self, call: Call) -> None:
+        """Note that a client gives up a call, by the notification that says so."""
+        params = parse(call.envelope.body).get("params")
+        number = params.get("requestId") if isinstance(params, dict) else None
+        # True is 1 to a dict, but not to JSON.
+        if isinstance(number, str | int | float) and not isinstance(number, bool):
+            waiting = self._calls.get((call.origin.session, number))
+            if waiting is not None:
+                waiting.given_up = True
+                waiting.changed.set()
+
+    # --- waiting ----------------------------------------------------------------------------------------------
+
+    async def _awaited(self, call: Call, batch: str | None, wait: float, token: object) -> _Status:
+        """The state of an upload, when it is over or the time is. Raises Withdrawn, StoreUnavailable."""
+        if not wait or batch is None or self._waiting >= MOST_WAITING:
+            return await self._status(call, batch)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        key = (call.origin.session, call.envelope.id)
+        with self._offers.watch(batch) as changed:
+            waiting = self._calls[key] = _WaitingCall(changed)
+            self._waiting += 1
+            try:
+                while True:
+                    changed.clear()
+                    status = await self._status(call, batch)
+                    left = began + wait - loop.time()
+                    if status.is_final or left <= 0:
+                        return status
+                    _report(call, token, loop.time() - began, wait, status)
+                    # Others may have no way to tell that something happened; then one look in a while shows it.
+                    await _set_within(changed, min(left, TELL_EVERY))
+                    if waiting.given_up:
+                        raise Withdrawn()
+            finally:
+                self._waiting -= 1
+                if self._calls.get(key) is waiting:
+                    del self._calls[key]
+
+    async def _status(self, call: Call, batch: str | None) -> _Status:
+        """The state just now. An id that is another principal's, or of another server, is as one that never was."""
+        server = self._offer.server
+        if batch is None:
+            return _Status("expired")
+        # In this order: what was used by now had been heard of before, and has its files by the end unless they went.
+        coming = self._offers.received(batch)
+        used = await self._offers.credentials.is_spent(batch)
+        known = await self._offers.find_of(server, call.origin.caller.principal, batch)
+        if known is None:
+            return _Status("expired")
+        if files := await self._files(known):
+            await self._offers.use(known)
+            return _Status("done", files=tuple(files), batch=batch)
+        offer = known.offer
+        if coming is not None:
+            return _Status("receiving", coming, offer.expires)
+        return _Status(offer.state(self._offers.clock(), used=used), offer.received, offer.expires)
+
+    async def _files(self, known: KnownOffer) -> list[FileRecord]:
+        """The files of a batch, which are used now."""
+        scope = known.offer.scope
+        records = await self._registry.list(scope, FileKind.UPLOAD)
+        ours = [each for each in records if each.batch == known.batch]
+        found = [await self._registry.find(scope, FileKind.UPLOAD, each.id) for each in ours]
+        return [each for each in found if each is not None]
+
+    # --- the answer -------------------------------------------------------------------------------------------
+
+    def _shown(self, upload_id: str, status: _Status) -> dict[str, Any]:
+        shown: dict[str, Any] = {"upload_id": upload_id, "state": status.state}
+        if status.state == "done":
+            uploads = [self._file(status.batch, record) for record in status.files]
+            handles = [upload["upload_handle"] for upload in uploads]
+            shown |= {"uploads": uploads, "upload_handles": handles, "count": len(uploads)}
+        elif status.state == "receiving":
+            shown["received_bytes"] = status.received
+        if status.state in ("waiting", "receiving") and status.expires is not None:
+            shown["expires_at"] = iso(status.expires)
+        return shown | {"next_step": self._next_step(status.state)}
+
+    def _file(self, batch: str, record: FileRecord) -> dict[str, Any]:
+        expires = self._registry.expires_at(record)
+        return {
+            "upload_handle": upload_handle(batch, record.id, self._offer.settings.uri_scheme),
+            "filename": record.filename,
+            "mime_type": record.content.media_type,
+            "size_bytes": record.content.size,
+            "sha256": record.content.sha256,
+            "expires_at": None if expires is None else iso(expires),
+        }
+
+    def _next_step(self, state: UploadState) -> str:
+        tools = ", ".join(f"{tool} ({argument})" for tool, argument in self._offer.consumers)
+        match state:
+            case "done":
+                return f"Pass each upload_handle, exactly as it is, to a tool that takes files: {tools}."
+            case "expired":
+                return (
+                    "Nothing is left of this upload, or there never was one with this upload_id. Call "
+                    f"{self._offer.tool_name} for a new link. Do not guess what is in the file."
+                )
+        return (
+            "The files are not here yet. Make sure that the person has the link, and call this tool again with "
+            f"wait_seconds {LONGEST_WAIT}. Do not guess what is in the file."
+        )
+
+
+_REFUSAL = (
+    "upload_id must be the text upload_id of an answer with upload links, and wait_seconds a number from 0 to "
+    f"{LONGEST_WAIT}."
+)
+
+
+def _is_wait(value: object) -> bool:
+    """Tell whether this is a number of seconds that a call may wait."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST_WAIT
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return
+
+
+def _report(call: Call, token: object, passed: float, wait: float, status: _Status) -> None:
+    """Report progress where the client has asked for it: the time that passed, which never stands still."""
+    if call.speak is None or not isinstance(token, str | int) or isinstance(token, bool):
+        return
+    message = "Waiting for the file." if status.state == "waiting" else f"{status.received} bytes received."
+    params = {"progressToken": token, "progress": round(passed, 3), "total": wait, "message": message}
+    call.speak(encode(dump({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})))
+
+
+def status_tool(offer: Offer) -> dict[str, Any]:
+    """The tool as a client sees it in the list."""
+    return {
+        "name": offer.status_tool_name,
+        "title": "See what became of an upload",
+        "description": (
+            f"Tells whether the files of an upload have come for which {offer.tool_name} gave links: state is waiting, "
+            "receiving, done (with the upload_handle, name, size and type of each file) or expired. After giving a "
+            f"person the link, call it with wait_seconds {LONGEST_WAIT}, and again while it says waiting or receiving. "
+            "Works in every session of yours. Never guess what is in a file that is not done."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "upload_id": {
+                    "type": "string",
+                    "description": f"The upload_id in the answer of {offer.tool_name}.",
+                },
+                "wait_seconds": {
+                    "type": "number",
+                    "minimum": 0,
+                    "maximum": LONGEST_WAIT,
+                    "default": 0,
+                    "description": "How long to wait for the files at most.",
+                },
+            },
+            "required": ["upload_id"],
+            "additionalProperties": False,
+        },
+        "annotations": {
+            "title": "See what became of an upload",
+            "readOnlyHint": True,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        },
+    }
