@@ -117,5 +117,5 @@ async def test_what_a_tool_makes_of_its_file_is_listed_too(in_session: StartRoad
     for edits in (True, False):
         takes = {"type": "upload_consumer", "tools": ["write"], "file_path_argument": "path", "edits": edits}
         async with in_session(tool(CLOSED, {}), server={"adapters": [takes]}) as (_, _, client):
-            _, listed = (await rpc(client, "tools/list", {}))["tools"]
+            *_, listed = (await rpc(client, "tools/list", {}))["tools"]
             assert ("artifacts" in listed["outputSchema"]["properties"]) == edits
