@@ -22,10 +22,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 65_060,
+    "lines with code in adapter/": 65_021,
     "modules": 505,
-    "lines with code in tests/": 97_512,
-    "settings": 364,
+    "lines with code in tests/": 97_567,
+    "settings": 329,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,
 }

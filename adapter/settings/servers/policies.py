@@ -28,7 +28,7 @@ class UpstreamPing(Section):
     )
 
 
-@overriding(UpstreamPing, "core.upstream_ping")
+@overriding(UpstreamPing, "core.upstream_ping", "enabled", "timeout_seconds")
 class UpstreamPingOverride(Section):
     """Overrides for one server; null keeps the value of `core.upstream_ping`."""
 
@@ -77,16 +77,13 @@ class ToolOverride(Section):
     tool_call_timeout_seconds: Seconds | None = Field(
         default=None, description="Overrides `core.defaults.tool_call_timeout_seconds` here; null keeps it."
     )
-    allow_raw_output: bool | None = Field(
-        default=None, description="Overrides `core.defaults.allow_raw_output` here; null keeps it."
-    )
 
 
 class ToolDefaultsOverride(ToolOverride):
     """Overrides for one server; null keeps the value of `core.defaults`."""
 
-    tool_call_total_seconds: Seconds | None = Field(
-        default=None, description="Overrides `core.defaults.tool_call_total_seconds` here; null keeps it."
+    allow_raw_output: bool | None = Field(
+        default=None, description="Overrides `core.defaults.allow_raw_output` here; null keeps it."
     )
 
 
@@ -112,7 +109,7 @@ class MetadataSanitization(Section):
     )
 
 
-@overriding(MetadataSanitization, "core.tool_metadata_sanitization")
+@overriding(MetadataSanitization, "core.tool_metadata_sanitization", "mode")
 class MetadataSanitizationOverride(Section):
     """Overrides for one server; null keeps the value of `core.tool_metadata_sanitization`."""
 
@@ -122,17 +119,15 @@ class DescriptionPolicy(Section):
 
     mode: DescriptionMode = Field(
         default="preserve",
-        description="`truncate` cuts descriptions at the limits below, `strip` removes them.",
+        description="`truncate` cuts descriptions at the limit below, `strip` removes them.",
     )
     max_tool_description_chars: Count | None = Field(
-        default=280, description="Limit of `truncate` for a tool's description, in characters."
-    )
-    max_schema_description_chars: Count | None = Field(
-        default=280, description="Limit of `truncate` for descriptions inside schemas, in characters."
+        default=280,
+        description="Limit of `truncate` for a description, of a tool and inside its schemas, in characters.",
     )
 
 
-@overriding(DescriptionPolicy, "core.tool_description_policy")
+@overriding(DescriptionPolicy, "core.tool_description_policy", "mode")
 class DescriptionPolicyOverride(Section):
     """Overrides for one server; null keeps the value of `core.tool_description_policy`."""
 
@@ -162,7 +157,7 @@ class DefinitionPinning(Section):
     )
 
 
-@overriding(DefinitionPinning, "core.tool_definition_pinning")
+@overriding(DefinitionPinning, "core.tool_definition_pinning", "mode", "baseline")
 class DefinitionPinningOverride(Section):
     """Overrides for one server; null keeps the value of `core.tool_definition_pinning`."""
 

@@ -33,7 +33,6 @@ def traced(collector: Collector, **more: Any) -> dict[str, Any]:
             "enabled": True,
             "transport": "http",
             "endpoint": collector.url,
-            "export_interval_seconds": 3600,
             **more,
         }
     }
@@ -226,7 +225,7 @@ async def test_a_collector_that_never_answers_costs_dropped_spans_alone(
     """Calls are answered also when no more spans may wait, and the adapter stops in time."""
     async with upstream() as up:
         collector.patient.clear()
-        settings = traced(collector, shutdown_drain_timeout_seconds=0.2)
+        settings = traced(collector)
         async with adapter(up, **settings) as front, front.client() as client:
             await client.initialize()
             for _ in range(SPAN_QUEUE // 2 + SPAN_BATCH):
@@ -235,5 +234,6 @@ async def test_a_collector_that_never_answers_costs_dropped_spans_alone(
             assert "Queue full, dropping Span" in caplog.text
             telemetry = front.app.telemetry
             assert telemetry is not None
+            telemetry.patience = 0.2
             assert not await telemetry.close()
         collector.patient.set()
