@@ -32,7 +32,7 @@ def file_parameters(settings: Settings, entry: ServerSettings) -> dict[str, File
 
 @dataclass(eq=False)
 class Attaching:
-    """The tools of one server to whose calls hosts may attach files. ``always``: all hosts are told so."""
+    """The tools of one server to whose calls hosts may attach files. ``always``: all hosts understand that."""
 
     server: str
     parameters: Mapping[str, FileParameter]
@@ -41,7 +41,7 @@ class Attaching:
     _taken: set[str] = field(default_factory=set, init=False)
 
     async def declares(self, call: Call) -> bool:
-        """Tell whether the client of a call is told that it may attach files."""
+        """Tell whether the client of a call is told that it may attach files, and of files that tools wrote."""
         return self.always or attaches_files(await self.names.of(call))
 
     def rule(self, tool: str, uri_scheme: str) -> AttachmentRule:

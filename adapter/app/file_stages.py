@@ -48,9 +48,9 @@ class ActiveFiles(KeptFiles):
 
     def attaching(self, entry: ServerSettings) -> Attaching | None:
         """See FileSecrets."""
-        parameters = file_parameters(self.settings, entry)
-        if not parameters:
+        if entry.hosts.openai_file_params == "off":
             return None
+        parameters = file_parameters(self.settings, entry)
         always = entry.hosts.openai_file_params == "on"
         return self._attaching.setdefault(entry.id, Attaching(entry.id, parameters, self._names, always))
 

@@ -76,7 +76,7 @@ class FileSecrets:
         return self._members.setdefault(entry.id, ArtifactMembers())
 
     def attaching(self, entry: ServerSettings) -> Attaching | None:  # noqa: ARG002  (nothing is kept)
-        """The tools of one server to whose calls hosts may attach files; None where there are none."""
+        """How hosts exchange files with the tools of one server; None where they are told of nothing."""
         return None
 
     def before_plans(self, entry: ServerSettings) -> Mapping[str, Stage]:  # noqa: ARG002  (as above)

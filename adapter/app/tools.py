@@ -171,7 +171,8 @@ class ToolGuards:
         )
         members.read = tool_guard.lists
         if attaching is not None:
-            tool_guard.is_for_host = attaching.declares
+            members.is_for_host = attaching.declares
+            tool_guard.is_for_host = attaching.declares if attaching.parameters else None
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         code_mode = _code_mode(entry, tool_guard, own) if folds else None
         access = None if entry.access is None else self._access(entry, entry.access, tool_guard, folds=folds)

@@ -16,12 +16,13 @@ PATIENCE = 5.0
 
 class ArtifactMembers:
     """The names that are free in the output schemas of one server's tools. ``read`` has its list of tools read, whose
-    definitions are then learned.
+    definitions are then learned. ``is_for_host`` tells whether a call's client understands OpenAI's file references.
     """
 
     def __init__(self) -> None:
         self._free: dict[str, tuple[str, ...]] = {}
         self.read: Callable[[Call, str], Awaitable[object]] | None = None
+        self.is_for_host: Callable[[Call], Awaitable[bool]] | None = None
 
     def learn(self, tool: str, definition: bytes) -> None:
         """Take note of a tool's definition, as it is without the adapter's additions. Raises BadJson."""

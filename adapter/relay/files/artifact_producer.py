@@ -171,9 +171,13 @@ class Producer:
             if not capture.shown:
                 return response
         names: Sequence[str] = ()
+        refers = False
         if self._members is not None and capture.shown and isinstance(result.get("structuredContent"), dict):
             names = await self._members.of(call)
-        return await edited(response, partial(with_artifacts, response, capture.shown, withheld, names))
+            if names and self._members.is_for_host is not None:
+                refers = await self._members.is_for_host(call)
+        edit = partial(with_artifacts, response, capture.shown, withheld, names, refers=refers)
+        return await edited(response, edit)
 
     def _allocated(self, call: Call) -> Allocated:
         note = call.notes[ARTIFACT]

@@ -82,6 +82,14 @@ class Shown:
             **link,
         }
 
+    @property
+    def reference(self) -> dict[str, Any]:
+        """The entry, which with a link is a file reference of OpenAI's too ("Apps SDK", "File handling", 2026-10)."""
+        if self.download_url is None:
+            return self.entry
+        known = {"file_id": self.id, "mime_type": self.file.media_type, "file_name": self.file.filename}
+        return self.entry | known
+
     def blocks(self) -> Iterator[dict[str, Any]]:
         """The content blocks that are added for it, in their order."""
         yield {
@@ -130,18 +138,25 @@ def is_task(result: object) -> bool:
 
 
 def with_artifacts(
-    response: bytes, shown: Sequence[Shown], withheld: Withhold, names: Sequence[str] = ()
+    response: bytes,
+    shown: Sequence[Shown],
+    withheld: Withhold,
+    names: Sequence[str] = (),
+    *,
+    refers: bool = False,
 ) -> bytes:
     """The result with these artifacts in ``_meta`` and behind its blocks, its paths withheld.
 
     ``_meta.artifact`` is the first, ``_meta.artifacts`` all of several. Structured content that is an object lists
-    them under the first of the ``names`` that it does not have. A response that did not succeed stays as it is.
+    them under the first of the ``names`` that it does not have, with ``refers`` as file references. A response that did
+    not succeed stays as it is.
     """
     meta: dict[str, Any] = {"artifact": shown[0].meta} if shown else {}
     if len(shown) > 1:
         meta["artifacts"] = [artifact.meta for artifact in shown]
     blocks = [block for artifact in shown for block in artifact.blocks()]
-    listing = [(name, [artifact.entry for artifact in shown]) for name in names if shown]
+    entries = [artifact.reference if refers else artifact.entry for artifact in shown if names]
+    listing = [(name, entries) for name in names if shown]
     return _with(response, meta, blocks, withheld, listing=listing)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.edge.attaching import CHATGPT, FileHost, attached, file_host, opened, whole
 from tests.edge.conftest import StartRoad, merged
-from tests.edge.file_tools import READS, call, rpc, size_below, text_of, upload
+from tests.edge.file_tools import DOWNLOADS, READS, WRITES, call, rpc, size_below, text_of, upload
 from tests.edge.raw import MODERN_META, Exchange, RawClient
 
 PATH = {"type": "string", "description": "The file."}
@@ -246,6 +246,30 @@ async def test_a_plan_sees_the_handle(road: StartRoad, host: FileHost) -> None:
         assert tools.read and "isError" not in answer
         refused = await call(client, "read", {"path": attached(host.url("/missing"))})
         assert "status 404" in text_of(refused)
+
+
+# --- files that tools wrote -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "refers"), [(CHATGPT, True), ("raw", False)])
+async def test_a_file_that_a_tool_wrote_is_a_file_reference(road: StartRoad, name: str, refers: bool) -> None:
+    """For ChatGPT the entry in structured content has the members of one too; also of a server that takes no files."""
+
+    async def script(exchange: Exchange) -> None:
+        message: Any = exchange.message
+        found: dict[str, Any] = {"tools": [{"name": "write", "inputSchema": {"type": "object"}}]}
+        if message["method"] == "tools/call":
+            Path(message["params"]["arguments"]["filename"]).write_bytes(b"made")
+            found = {"content": [], "structuredContent": {}}
+        await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": found}))
+
+    async with road(script, server={"adapters": [WRITES]}, core=DOWNLOADS) as (_, _, client):
+        await opened(client, name)
+        answer = await call(client, "write", {"filename": "a.txt"})
+        (entry,), artifact = answer["structuredContent"]["artifacts"], answer["_meta"]["artifact"]
+        made = {"mime_type": "text/plain", "file_name": "a.txt", "file_id": artifact["artifact_id"]}
+        assert {key: entry.get(key) for key in made} == (made if refers else dict.fromkeys(made))
+        assert entry["download_url"] == artifact["download_url"]
 
 
 # --- attacks --------------------------------------------------------------------------------------------------
