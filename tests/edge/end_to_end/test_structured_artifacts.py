@@ -17,8 +17,10 @@ OWN = {"type": "object", "properties": {"artifacts": {"type": "array"}}}
 SERVER = {"adapters": [WRITES]}
 
 
-def tool(schema: dict[str, Any] | None, structured: Any) -> Script:
-    """An upstream with a tool of this output schema that writes a file and answers with structured content."""
+def tool(schema: dict[str, Any] | None, structured: Any, **more: Any) -> Script:
+    """An upstream with a tool of this output schema that writes a file and answers with structured content; ``more``
+    are other members of its definition.
+    """
 
     async def script(exchange: Exchange) -> None:
         message: Any = exchange.message
@@ -26,8 +28,8 @@ def tool(schema: dict[str, Any] | None, structured: Any) -> Script:
             Path(message["params"]["arguments"]["filename"]).write_bytes(b"made")
             answer = {"content": [], "structuredContent": structured}
         else:
-            more = {} if schema is None else {"outputSchema": schema}
-            answer = {"tools": [{"name": "write", "inputSchema": {"type": "object"}, **more}]}
+            definition = {"name": "write", "inputSchema": {"type": "object"}, **more}
+            answer = {"tools": [definition if schema is None else {**definition, "outputSchema": schema}]}
         await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": answer}))
 
     return script
@@ -119,3 +121,37 @@ async def test_what_a_tool_makes_of_its_file_is_listed_too(in_session: StartRoad
         async with in_session(tool(CLOSED, {}), server={"adapters": [takes]}) as (_, _, client):
             *_, listed = (await rpc(client, "tools/list", {}))["tools"]
             assert ("artifacts" in listed["outputSchema"]["properties"]) == edits
+
+
+# --- other ways to a tool ---------------------------------------------------------------------------------------
+
+
+async def test_the_http_api_and_code_mode_show_it_too(road: StartRoad, in_session: StartRoad) -> None:
+    """One answers the data that a client gets, the other the schema and then that."""
+    console = {"enabled": True, "allow_execute": True}
+    arguments = {"filename": "a.txt"}
+    async with road(tool(CLOSED, {"n": 1}), server=SERVER, console=console) as (_, _, client):
+        _, body = await client.request("POST", orjson.dumps(arguments), "/explorer/raw/tools/write/call")
+        assert b'"artifacts":[{"uri":' in body
+    async with in_session(tool(CLOSED, {"n": 1}), server={**SERVER, "code_mode_enabled": True}) as (
+        _,
+        _,
+        client,
+    ):
+        asked = {"name": "raw_get_tool_schema", "arguments": {"name": "write"}}
+        definition = (await rpc(client, "tools/call", asked))["structuredContent"]
+        assert definition["outputSchema"]["properties"].keys() == {"n", "artifacts"}
+        asked = {"name": "raw_call_tool", "arguments": {"name": "write", "arguments": arguments}}
+        structured = (await rpc(client, "tools/call", asked))["structuredContent"]
+        assert structured.keys() == {"n", "artifacts"}
+
+
+async def test_a_kept_answer_is_that_of_the_first_call(in_session: StartRoad) -> None:
+    """A cached result has the artifacts it had, and no more."""
+    read_only = {"annotations": {"readOnlyHint": True}}
+    stages = {"write": {"cache": {"enabled": True, "ttl": "1m"}}}
+    script = tool(CLOSED, {"n": 1}, **read_only)
+    async with in_session(script, server={**SERVER, "stages": stages}) as (up, _, client):
+        first, second = await answer_of(client), await answer_of(client)
+        assert first == second and len(first["artifacts"]) == 1
+        assert len(up.calls("tools/call")) == 1
