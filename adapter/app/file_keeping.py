@@ -133,9 +133,9 @@ class KeptFiles(FileSecrets):
             downloads.record = partial(trail.file, DOWNLOADED)
         uploads.count, uploads.offers = self.on_upload, self.offers
         path = settings.core.upload_path
-        routes = [*uploads.branches(path), downloads.deliveries(path)]
+        routes = [*uploads.branches(path), *downloads.deliveries(path)]
         if settings.core.allow_artifacts_download:
-            routes.append(downloads.artifacts())
+            routes += downloads.artifacts()
         if tracing is None:
             return routes
         # Late: few ask for traces.

@@ -180,7 +180,7 @@ class Front:
             if branch is None:
                 await self._show(request, path, extra)
                 return
-            extra += self._guard.cors_fields(request.headers, branch.exposed)
+            extra += self._guard.cors_fields(request.headers, branch.exposed, any_origin=branch.open)
             await self._follow(request, branch, names, extra)
         except AdapterError as error:
             self._fail(request, error, extra)
@@ -249,7 +249,7 @@ class Front:
         if request.method != "OPTIONS":
             extra.append(allowed)
             raise MethodNotAllowed()
-        preflight = self._guard.preflight_fields(request.headers, branch.methods)
+        preflight = self._guard.preflight_fields(request.headers, branch.methods, any_origin=branch.open)
         request.reply.send(204, [allowed] if preflight is None else preflight)
 
     async def _serve(self, request: Request, branch: Branch, names: Names, extra: Extra) -> None:

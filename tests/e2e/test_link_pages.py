@@ -133,6 +133,21 @@ async def test_no_other_page_frames_it(browser: Theatre, desk: Desk, scope: Scop
     assert seen["framed"] == 0
 
 
+async def test_a_sandboxed_page_elsewhere_uploads_by_the_link(
+    browser: Theatre, desk: Desk, scope: Scope
+) -> None:
+    """Its origin is null. Cookies are never sent along, and without the link nothing is to be had."""
+    frame = '<iframe sandbox="allow-scripts" srcdoc="<p>widget"></iframe>'
+    async with page_served(frame) as elsewhere:
+        seen = await browser.play("elsewhere", elsewhere, words=[link(desk, scope)])
+    assert seen == {
+        "origin": "null",
+        "included": ["blocked", 0],
+        "bare": ["blocked", 0],
+        "sandboxed": [200, 1],
+    }
+
+
 @pytest.mark.parametrize("cut", ["&sig=x", "?", "expired"])
 async def test_a_link_that_is_not_good_says_what_to_ask(
     browser: Theatre, desk: Desk, scope: Scope, cut: str

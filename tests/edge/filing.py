@@ -213,9 +213,9 @@ async def filing(
     )
     uploads = UploadRoute(registry, credentials, scopes, claims, [SERVER], settings, quota)
     sending = DownloadRoute(registry, credentials, claims, [SERVER])
-    branches = [*uploads.branches("/upload"), sending.deliveries("/upload")]
+    branches = [*uploads.branches("/upload"), *sending.deliveries("/upload")]
     if downloads:
-        branches.append(sending.artifacts())
+        branches += sending.artifacts()
     # No mount is served here, so nobody asks for an endpoint.
     front = Front(cast(Endpoint, None), {}, {}, guard, log, branches)
     for part_of_it in (scopes, credentials, registry):

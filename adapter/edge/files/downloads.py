@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import orjson
 
 from adapter.edge.files.ownership import Claims
-from adapter.edge.http.request import Branch, Extra, Names, Reply, Request, query_of, takes_html
+from adapter.edge.http.request import Branch, Extra, Names, NarrowBranch, Reply, Request, query_of, takes_html
 from adapter.errors import AdapterError, CredentialRefused, FileGone, NotFound
 from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry
@@ -44,13 +44,13 @@ class DownloadRoute:
         self._servers = frozenset(servers)
         self.record: RecordFile | None = None
 
-    def artifacts(self) -> Branch:
+    def artifacts(self) -> tuple[Branch, Branch]:
         """``/artifacts/{server_id}/{scope}/{artifact_id}/{filename}``, where ``core.allow_artifacts_download``."""
-        return Branch(DOWNLOADS, 4, _METHODS, _EXPOSED, self._serve_artifact)
+        return _branches(DOWNLOADS, self._serve_artifact)
 
-    def deliveries(self, upload_path: str) -> Branch:
+    def deliveries(self, upload_path: str) -> tuple[Branch, Branch]:
         """``{upload_path}/{server_id}/{scope}/{file_id}/{filename}``: uploads and artifacts that a tool was handed."""
-        return Branch(upload_path, 4, _METHODS, _EXPOSED, self._serve_delivery)
+        return _branches(upload_path, self._serve_delivery)
 
     async def _serve_artifact(self, request: Request, names: Names, extra: Extra) -> None:
         server, scope, file_id, _ = names
@@ -150,6 +150,18 @@ class DownloadRoute:
             if request.method != "HEAD":
                 await _send_bytes(request.reply, opened, first, length)
             request.reply.end()
+
+
+def _branches(
+    prefix: str, serve: Callable[[Request, Names, Extra], Awaitable[None]]
+) -> tuple[Branch, Branch]:
+    """The branch of signed links, which pages of every origin may use, and that of all other requests."""
+    signed = NarrowBranch(prefix, 4, _METHODS, _EXPOSED, serve, public=True, open=True, matches=_is_signed)
+    return signed, Branch(prefix, 4, _METHODS, _EXPOSED, serve)
+
+
+def _is_signed(request: Request) -> bool:
+    return not _SIGNED.isdisjoint(query_of(request))
 
 
 async def _send_bytes(reply: Reply, opened: OpenFile, first: int, length: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Collection
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ import orjson
 from adapter.edge.files.multipart import Event, FileBegins, Form, Mark, boundary_of
 from adapter.edge.files.ownership import Claims
 from adapter.edge.http.bodies import Body
-from adapter.edge.http.request import Branch, Extra, Names, Request, query_of, takes_html
+from adapter.edge.http.request import Branch, Extra, Names, NarrowBranch, Request, query_of, takes_html
 from adapter.errors import (
     AdapterError,
     CredentialRefused,
@@ -43,21 +42,6 @@ _BESIDE_FILE = 1024
 """Bytes of a form that may be no file's: for the whole, and for each file it may hold."""
 
 _KEPT_FREE = 8 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class LinkBranch(Branch):
-    """The branch of signed links, and of links that a person opens: these may have lost what was behind their path.
-
-    A signature is all the right that such a request needs, so it may come from any page.
-    """
-
-    def names(self, request: Request) -> Names | None:
-        found = Branch.names(self, request)
-        if found is None or not _SIGNED.isdisjoint(query_of(request)):
-            return found
-        # Of programs the other branch refuses the method.
-        return found if request.method in ("GET", "HEAD") and takes_html(request) else None
 
 
 class UploadRoute:
@@ -91,10 +75,20 @@ class UploadRoute:
         """Is told of batches that came by an offer; None where no uploads are offered."""
         _keep_freed_memory()
 
-    def branches(self, upload_path: str) -> tuple[Branch, Branch]:
-        """``POST {upload_path}/{server_id}``, for signed links by themselves, which people may open."""
-        links = LinkBranch(upload_path, 1, ("GET", "HEAD", "POST"), (), self._serve_link, public=True)
-        return links, Branch(upload_path, 1, ("POST",), (), self._serve)
+    def branches(self, upload_path: str) -> tuple[Branch, ...]:
+        """``POST {upload_path}/{server_id}``, for signed links by themselves, and for people who open one.
+
+        A signature is all the right that a request needs, so it may come from any page. A link that a person opens may
+        have lost it on its way; they are told.
+        """
+        methods = ("GET", "HEAD", "POST")
+        return (
+            NarrowBranch(
+                upload_path, 1, methods, (), self._serve_link, public=True, open=True, matches=_is_signed
+            ),
+            NarrowBranch(upload_path, 1, methods[:2], (), self._serve_link, public=True, matches=_is_opened),
+            Branch(upload_path, 1, ("POST",), (), self._serve),
+        )
 
     async def _serve(self, request: Request, names: Names, extra: Extra) -> None:
         (server,) = names
@@ -127,7 +121,7 @@ class UploadRoute:
         from adapter.edge.files import pages
 
         self._check_server(server)
-        if _SIGNED.isdisjoint(query_of(request)):
+        if not _is_signed(request):
             raise CredentialRefused()
         _, credential = await self._admit(request, server)
         assert credential is not None, "the link is signed"
@@ -312,6 +306,14 @@ def _named(offered: KnownOffer, credential: UploadCredential) -> str:
     """
     known = offered.offer.principal != ANONYMOUS
     return offered.batch if known or credential.page else offered.offer.scope
+
+
+def _is_signed(request: Request) -> bool:
+    return not _SIGNED.isdisjoint(query_of(request))
+
+
+def _is_opened(request: Request) -> bool:
+    return request.method in ("GET", "HEAD") and takes_html(request)
 
 
 def _keep_freed_memory() -> None:

@@ -176,21 +176,36 @@ class Guard:
 
     # --- browsers ---------------------------------------------------------------------------------------------
 
-    def cors_fields(self, headers: Mapping[str, str], exposed: Sequence[str] = ()) -> Extra:
+    def cors_fields(
+        self, headers: Mapping[str, str], exposed: Sequence[str] = (), *, any_origin: bool = False
+    ) -> Extra:
         """The additional fields of an answer to a page at an allowed origin (Fetch standard, "CORS protocol").
 
         ``exposed`` are the fields of the route's own that the page may read, besides those of every answer.
+        ``any_origin``: a page at any other origin may read it too, if it sends no credentials.
         """
-        return [] if self._cors is None else _cors_fields(self._cors, headers, exposed)
+        fields = [] if self._cors is None else _cors_fields(self._cors, headers, exposed)
+        if any_origin and not fields and "Origin" in headers:
+            return [
+                ("Access-Control-Allow-Origin", "*"),
+                ("Access-Control-Expose-Headers", ", ".join(("Retry-After", *exposed))),
+                ("Vary", "Origin"),
+            ]
+        return fields
 
     def preflight_fields(
-        self, headers: Mapping[str, str], methods: Sequence[str] | None = None
+        self,
+        headers: Mapping[str, str],
+        methods: Sequence[str] | None = None,
+        *,
+        any_origin: bool = False,
     ) -> Extra | None:
         """The answer to a preflight (Fetch standard, "CORS-preflight request"), or None: it is none.
 
-        ``methods`` are those of a file route; without them it is a mount that is asked about.
+        ``methods`` are those of a file route; without them it is a mount that is asked about. ``any_origin``: see
+        ``cors_fields``.
         """
-        fields = self.cors_fields(headers)
+        fields = self.cors_fields(headers, any_origin=any_origin)
         if not fields or "Access-Control-Request-Method" not in headers:
             return None
         requested = headers.get("Access-Control-Request-Headers")

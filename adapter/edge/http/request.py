@@ -170,7 +170,8 @@ class Branch:
     ``serve`` answers through ``request.reply``, with the given fields besides its own. It raises AdapterError,
     and ClientGone. ``exposed`` are fields of its answers that a page at an allowed origin may read. ``public``: what it
     serves is everybody's, so a request is not refused for its Origin. ``sealed``: ``serve`` knows by itself who may
-    come in, and answers every method; neither Host nor Origin count.
+    come in, and answers every method; neither Host nor Origin count. ``open``: pages of every origin may read its
+    answers, without credentials.
     """
 
     prefix: str
@@ -180,6 +181,7 @@ class Branch:
     serve: Callable[[Request, Names, Extra], Awaitable[object]]
     public: bool = field(default=False, kw_only=True)
     sealed: bool = field(default=False, kw_only=True)
+    open: bool = field(default=False, kw_only=True)
 
     def names(self, request: Request) -> Names | None:
         """The names behind the prefix in the request's path; None if the request is not this branch's."""
@@ -187,6 +189,18 @@ class Branch:
             return () if request.path.rstrip("/") == self.prefix.rstrip("/") else None
         names = names_behind(self.prefix, request)
         return names if names is not None and len(names) == self.depth else None
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowBranch(Branch):
+    """A branch of those requests alone that ``matches`` says yes to; all others below the prefix are left to others."""
+
+    matches: Callable[[Request], bool] = field(kw_only=True)
+
+    def names(self, request: Request) -> Names | None:
+        # Not super(): a dataclass with slots is another class than the one that its methods close over.
+        found = Branch.names(self, request)
+        return found if found is not None and self.matches(request) else None
 
 
 class LateBranches(NamedTuple):

@@ -161,6 +161,24 @@ const SCENES = {
     return seen({ framed: await frame.locator('form').count(), at: frame.url() });
   },
 
+  async elsewhere(place, url) {
+    const { page } = await chromium.open();
+    await page.goto(place);
+    const sent = ([link, credentials]) => {
+      const form = new FormData();
+      form.append('file', new File(['x'], 'widget.txt'));
+      return fetch(link, { method: 'POST', body: form, credentials, headers: { Accept: 'application/json', 'X-A': '1' } })
+        .then(async (answer) => [answer.status, (await answer.json()).count ?? 0], () => ['blocked', 0]);
+    };
+    const frame = page.frames()[1];
+    return {
+      origin: await frame.evaluate(() => origin),
+      included: await frame.evaluate(sent, [url, 'include']),
+      bare: await frame.evaluate(sent, [url.split('?')[0], 'omit']),
+      sandboxed: await frame.evaluate(sent, [url, 'omit']),
+    };
+  },
+
   async failed(url) {
     const { page, look, seen, text } = await opened(url, { narrow: true });
     await look();

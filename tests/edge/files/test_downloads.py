@@ -282,5 +282,24 @@ async def test_other_methods_are_405_and_pages_may_read_what_they_need(tmp_path:
         head, _ = await get(desk, desk.artifact_path(record), origin=PAGE)
         exposed = head["access-control-expose-headers"]
         assert "Content-Disposition" in exposed and "Content-Range" in exposed and "ETag" in exposed
-        assert await refused(desk, desk.artifact_path(record), origin="https://evil.example") == 403
+        assert (
+            await refused(desk, desk.artifact_path(record, signed=False), origin="https://evil.example")
+            == 403
+        )
         assert await refused(desk, desk.artifact_path(record), host="evil.example") == 421
+
+
+@pytest.mark.parametrize("origin", ["https://widget.example", "null"])
+async def test_pages_of_every_origin_may_read_what_a_link_leads_to(
+    desk: Desk, scope: Scope, origin: str
+) -> None:
+    """Without credentials, and by links alone: the signature is the right. A program's answer has no such field."""
+    record = await desk.artifact(scope, CONTENT)
+    for path in (desk.artifact_path(record), desk.delivery_path(record)):
+        head, body = await get(desk, path, origin=origin)
+        assert (head.status, body, head["access-control-allow-origin"]) == (200, CONTENT, "*")
+        assert head.get("access-control-allow-credentials") is None
+        assert "Content-Disposition" in head["access-control-expose-headers"]
+        assert (await get(desk, path))[0].get("access-control-allow-origin") is None
+        head, _ = await get(desk, path.partition("?")[0], origin=origin)
+        assert head.status == 403 and head.get("access-control-allow-origin") is None

@@ -536,6 +536,27 @@ async def test_other_methods_are_405_and_told_which_are_served(tmp_path: Path) -
         assert head.status == 401 and head["access-control-allow-origin"] == PAGE
 
 
+@pytest.mark.parametrize("origin", ["https://widget.example", "null"])
+async def test_pages_of_every_origin_may_use_a_link(desk: Desk, scope: Scope, origin: str) -> None:
+    """After a preflight, without credentials; what they may not do without a link stays refused."""
+    path = desk.upload_path(scope)
+    asked = {"origin": origin, "access_control_request_method": "POST"}
+    async with desk.client() as client:
+        head, _ = await client.request("OPTIONS", b"", path, access_control_request_headers="x-a", **asked)
+        assert head.status == 204 and head["access-control-allow-origin"] == "*"
+        assert (
+            head["access-control-allow-headers"] == "x-a" and "POST" in head["access-control-allow-methods"]
+        )
+        head, _ = await send_form(client, path, ONE, origin=origin)
+        assert head.status == 200 and head["access-control-allow-origin"] == "*"
+        assert head.get("access-control-allow-credentials") is None and head["vary"] == "Origin"
+        head, answer = await send_form(client, path, ONE, origin=origin)
+        assert head.status == 401 and head["access-control-allow-origin"] == "*" and answer["detail"]
+        for method in ("OPTIONS", "POST", "GET"):
+            head, _ = await client.request(method, b"", "/upload/desk", content_type=FORM, **asked)
+            assert head.status == 403 and head.get("access-control-allow-origin") is None
+
+
 # --- the form's reader ----------------------------------------------------------------------------------------
 
 
