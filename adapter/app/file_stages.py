@@ -25,9 +25,11 @@ from adapter.relay.files.attachments import AttachedFiles, AttachmentStage
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.files.upload_status_tool import UploadStatusTool, status_tool
+from adapter.relay.files.upload_widget import WidgetList, WidgetRead
 from adapter.relay.sessions.client_names import ClientNames
 from adapter.relay.stages import Gate, Stage, StageEntry
 from adapter.rules.files.locators import Locator
+from adapter.rules.files.mcp_apps import UPLOAD_WIDGET
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
 from adapter.settings.root import Settings
@@ -86,6 +88,8 @@ class ActiveFiles(KeptFiles):
             entries += [
                 StageEntry("tools/call", "own", HelperTool(offer, self.offers), offer.tool_name),
                 StageEntry("tools/call", "own", status, offer.status_tool_name, speaks=True),
+                StageEntry("tools/list", "own", WidgetList(offer.tool_name, self.sessions.sessions)),
+                StageEntry("resources/read", "artifacts", WidgetRead(_upload_widget), UPLOAD_WIDGET),
             ]
         return [*entries, *self._of_lists(entry, offer)] if entries else []
 
@@ -232,7 +236,7 @@ class ActiveFiles(KeptFiles):
     def own_resources(self, entry: ServerSettings) -> tuple[frozenset[str], str | None]:
         """The URIs of the adapter's own documents on a server, and the beginning of those of artifacts, if any."""
         offer = self._offer(entry)
-        documents = frozenset[str]() if offer is None else frozenset({workflow(offer).uri})
+        documents = frozenset[str]() if offer is None else frozenset({workflow(offer).uri, UPLOAD_WIDGET})
         return documents, f"{self.settings.artifacts.uri_scheme}sessions/" if self._exposes(entry) else None
 
     def own_tools(self, entry: ServerSettings) -> tuple[dict[str, Any], ...]:
@@ -243,6 +247,13 @@ class ActiveFiles(KeptFiles):
     def cancelled(self, entry: ServerSettings) -> Gate | None:
         """See FileSecrets; ``entries`` comes first."""
         return self._status_tools.get(entry.id)
+
+
+def _upload_widget() -> str:
+    # Late: few clients show widgets.
+    from adapter.edge.files.pages import upload_widget
+
+    return upload_widget()
 
 
 def _scheme(settings: Settings, adapter: UploadConsumer) -> str:

@@ -29,6 +29,7 @@ _ROOM = files("adapter.edge.files") / "page"
 _STYLE = (_ROOM / "page.css").read_text("utf-8")
 _SCRIPT = (_ROOM / "upload.js").read_text("utf-8")
 _UPLOAD = Template((_ROOM / "upload.html").read_text("utf-8"))
+_WIDGET = (_ROOM / "widget.js").read_text("utf-8")
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
@@ -78,24 +79,36 @@ def upload_page(
         "total": quota,
         "left": max(0, math.floor(left)),
         "digests": limits.require_sha256,
-        "words": {
-            **{str(status): words for status, words in _WORDS.items()},
-            "other": _OTHER,
-            "digests": _DIGESTS,
-        },
     }
     until = datetime.fromtimestamp(expires, UTC)
-    filled = _UPLOAD.substitute(
-        server=_text(server),
-        limits=f"It takes {most}{size(limits.max_file_bytes)}{total}.",
-        until=until.isoformat(),
-        until_text=f"{until:%H:%M} UTC",
-        terms=escape(dump(terms).decode(), quote=True),
-        multiple=" multiple" if limits.max_files > 1 else "",
-        hint="You can also drop files here, or paste them." if limits.max_files > 1 else "Or drop it here.",
+    intro = (
+        f"<p>They go to <b>{_text(server)}</b>; the chat gets only a short address for each. "
+        f"It takes {most}{size(limits.max_file_bytes)}{total}.</p>"
+        '<p class="note" id="note">This link is good for one upload, until '
+        f'<time id="until" datetime="{until.isoformat()}">{until:%H:%M} UTC</time>.</p>'
     )
+    said = f' data-terms="{escape(dump(terms).decode(), quote=True)}"'
+    filled = intro + _form(said, " multiple" if limits.max_files > 1 else "")
     warning = f"<noscript><p class=error>{_DIGESTS}</p></noscript>" if limits.require_sha256 else ""
     _send(request, 200, "Send files", warning + filled, extra, _SCRIPT)
+
+
+def upload_widget() -> str:
+    """The same form as a widget of a chat, which learns its link from the result of the tool. It is for everybody."""
+    body = (
+        '<p id="intro" hidden>They go to <b id="server"></b>. <span class="note" id="note">This is good for one '
+        'upload, until <time id="until"></time>.</span></p>'
+        + _form(" hidden", " multiple")
+        + '<p><button type="button" id="browser" hidden>Open in a browser instead</button></p>'
+    )
+    return _document("Send files", body, f"{_SCRIPT}\n{_WIDGET}")
+
+
+def _form(attributes: str, multiple: str) -> str:
+    words = {**{str(status): words for status, words in _WORDS.items()}, "other": _OTHER, "digests": _DIGESTS}
+    return _UPLOAD.substitute(
+        words=escape(dump(words).decode(), quote=True), terms=attributes, multiple=multiple
+    )
 
 
 def received_page(request: Request, uploads: Sequence[Mapping[str, Any]], extra: Extra) -> None:
@@ -159,13 +172,18 @@ def _fail(request: Request, error: AdapterError, body: str, extra: Extra) -> Non
 
 
 def _send(request: Request, status: int, title: str, body: str, extra: Extra, script: str = "") -> None:
-    text = (
+    request.reply.send(
+        status, [*_fields(script), *extra], _document(title, body, script).encode("utf-8", "replace")
+    )
+
+
+def _document(title: str, body: str, script: str) -> str:
+    return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{_STYLE}</style></head><body><main><h1>{title}</h1>{body}</main>"
         f"{f'<script type=module>{script}</script>' if script else ''}</body></html>"
     )
-    request.reply.send(status, [*_fields(script), *extra], text.encode("utf-8", "replace"))
 
 
 def _fields(script: str) -> Extra:

@@ -167,7 +167,7 @@ class ResourceRead:
         document = self._documents.get(uri)
         if document is not None:
             shown = {"uri": uri, "mimeType": document.media_type, "text": document.text}
-            return _read(call, [shown])
+            return read_result(call, [shown])
         record = await self._record(call, uri)
         if record is None:
             return _unknown(call, uri)
@@ -198,7 +198,7 @@ class ResourceRead:
     async def _contents(self, call: Call, uri: str, record: FileRecord) -> bytes:
         held = await content(self._registry, record)
         # Base64 and JSON of some MiB take long enough to keep everybody else waiting.
-        return await asyncio.to_thread(lambda: _read(call, [_shown(uri, record, held)]))
+        return await asyncio.to_thread(lambda: read_result(call, [_shown(uri, record, held)]))
 
     def _too_large(self, call: Call, record: FileRecord, uri: str) -> bytes:
         sentence = (
@@ -239,7 +239,8 @@ def _listed(call: Call, key: str, entries: list[dict[str, Any]], cursor: str | N
     return rpc_result(call.envelope.id_bytes, _cacheable(call, result))
 
 
-def _read(call: Call, shown: list[dict[str, Any]]) -> bytes:
+def read_result(call: Call, shown: list[dict[str, Any]]) -> bytes:
+    """The response to ``resources/read`` with these contents."""
     return rpc_result(call.envelope.id_bytes, _cacheable(call, {"contents": shown}))
 
 

@@ -179,6 +179,42 @@ const SCENES = {
     };
   },
 
+  async widget(chat) {
+    const { page, reported } = await chromium.open();
+    await page.goto(chat);
+    const frame = page.frames()[1];
+    const axe = async () => {
+      await frame.evaluate(AXE);
+      const { violations } = await frame.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+      return violations.map(({ id }) => id);
+    };
+    await frame.locator('#form').waitFor();
+    const wrong = await axe();
+    const paper = await frame.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    await frame.locator('#files').setInputFiles([file('<b>one</b>.txt', 'one'), file('two.txt', 'two')]);
+    await frame.locator('#send').click();
+    await frame.locator('#done').waitFor();
+    await frame.locator('#status:not(:empty)').waitFor();
+    wrong.push(...(await axe()));
+    return {
+      ...reported,
+      wrong,
+      paper,
+      heard: await page.evaluate(() => window.heard),
+      handles: await frame.locator('#handles code').allInnerTexts(),
+      status: await frame.locator('#status').innerText(),
+    };
+  },
+
+  async opened_elsewhere(chat) {
+    const { page } = await chromium.open();
+    await page.goto(chat);
+    const frame = page.frames()[1];
+    await frame.locator('#browser').click();
+    await page.waitForFunction(() => window.heard.some(([method]) => method === 'ui/open-link'));
+    return { heard: await page.evaluate(() => window.heard) };
+  },
+
   async failed(url) {
     const { page, look, seen, text } = await opened(url, { narrow: true });
     await look();

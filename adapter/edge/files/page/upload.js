@@ -2,7 +2,10 @@
 
 const at = (id) => document.getElementById(id);
 const form = at('form');
-const terms = JSON.parse(form.dataset.terms);
+const words = JSON.parse(form.dataset.words);
+let terms = {};
+let target = '';
+let handOver = null;
 const chosen = [];
 let running = null;
 let over = false;
@@ -93,7 +96,8 @@ function busy(request) {
 
 async function send() {
   const why = fault();
-  if (running || over || !chosen.length || why) return fail(why);
+  if (running || over) return undefined;
+  if (!chosen.length || why) return fail(why || 'Choose a file first.');
   const request = new XMLHttpRequest();
   busy(request);
   show();
@@ -101,7 +105,7 @@ async function send() {
   try {
     const data = await filled();
     if (running !== request) return undefined;
-    request.open('POST', location.href);
+    request.open('POST', target);
     request.setRequestHeader('Accept', 'application/json');
     let told = 0;
     request.upload.addEventListener('progress', ({ loaded, total }) => {
@@ -111,10 +115,10 @@ async function send() {
       if (percent >= told + 25) say(percent < 100 ? `${(told = percent)} percent sent.` : 'Sent. Waiting for the answer.');
     });
     request.addEventListener('load', () => (request.status === 200 ? arrived(request) : refused(request)));
-    request.addEventListener('error', () => stop(terms.words[0]));
+    request.addEventListener('error', () => stop(words[0]));
     request.send(data);
   } catch {
-    stop(crypto.subtle ? 'A file could not be read: choose it again.' : terms.words.digests);
+    stop(crypto.subtle ? 'A file could not be read: choose it again.' : words.digests);
   }
   return undefined;
 }
@@ -140,13 +144,13 @@ function refused(request) {
   try {
     detail = String(JSON.parse(request.responseText).detail ?? '').slice(0, 500);
   } catch { /* a proxy's page, not the adapter's answer */ }
-  stop(terms.words[request.status] ?? terms.words.other, '', detail);
+  stop(words[request.status] ?? words.other, '', detail);
   if (request.status === 401 || request.status === 404) close();
 }
 
 function close() {
   over = true;
-  form.hidden = at('until').parentElement.hidden = true;
+  form.hidden = at('note').hidden = true;
 }
 
 function arrived(request) {
@@ -165,12 +169,14 @@ function arrived(request) {
     return row;
   }));
   const lines = uploads.map(({ filename, upload_handle: handle }) => `${filename}: ${handle}`);
-  at('all').addEventListener('click', () => copy(`I have uploaded:\n${lines.join('\n')}`, at('all')));
+  const message = `I have uploaded:\n${lines.join('\n')}`;
+  at('all').addEventListener('click', () => copy(message, at('all')));
   at('arrived').textContent = `Done: ${files(uploads.length)} arrived`;
   document.title = at('arrived').textContent;
   at('done').hidden = false;
   at('done').focus();
   say('');
+  handOver?.(message);
 }
 
 async function copy(text, button) {
@@ -196,7 +202,8 @@ for (const id of ['files', 'photo']) {
     target.value = '';
   });
 }
-form.addEventListener('submit', (event) => {
+// Not the form's own event: frames that may not submit forms have none.
+at('send').addEventListener('click', (event) => {
   event.preventDefault();
   send();
 });
@@ -218,9 +225,17 @@ window.addEventListener('beforeunload', (event) => { if (running) event.preventD
 
 at('drop').classList.add('picks');
 at('camera').hidden = !matchMedia('(pointer: coarse)').matches;
-at('until').textContent = new Date(Date.now() + terms.left * 1000).toLocaleTimeString([], { timeStyle: 'short' });
-setTimeout(() => {
-  if (running || over) return;
-  close();
-  fail(terms.words[401]);
-}, Math.min(terms.left * 1000, 2 ** 31 - 1));
+
+/** Take files from now on for `url`, within `limits`, of which `left` says for how many seconds. */
+function begin(limits, url) {
+  [terms, target] = [limits, url];
+  at('files').multiple = terms.files > 1;
+  at('until').textContent = new Date(Date.now() + terms.left * 1000).toLocaleTimeString([], { timeStyle: 'short' });
+  setTimeout(() => {
+    if (running || over) return;
+    close();
+    fail(words[401]);
+  }, Math.min(terms.left * 1000, 2 ** 31 - 1));
+}
+
+if (form.dataset.terms) begin(JSON.parse(form.dataset.terms), location.href);

@@ -1,0 +1,79 @@
+"""The upload widget over sockets: who is told of it, and what a host reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from adapter.rules.files.mcp_apps import EXTENSION, MEDIA_TYPE, UPLOAD_WIDGET
+from tests.edge.conftest import StartRoad
+from tests.edge.file_tools import READS, call, rpc
+from tests.edge.raw import MODERN_META, Exchange, RawClient
+
+ANNOUNCED = {"extensions": {EXTENSION: {"mimeTypes": [MEDIA_TYPE]}}}
+NAMED = {"ui": {"resourceUri": UPLOAD_WIDGET}, "ui/resourceUri": UPLOAD_WIDGET}
+OFFERS = {"server": {"adapters": [READS]}}
+
+
+async def lists(exchange: Exchange) -> None:
+    """An upstream with a tool and a widget of its own."""
+    message: Any = exchange.message
+    result: dict[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+    if message["method"] == "tools/list":
+        result["tools"] = [
+            {"name": "read", "inputSchema": {"type": "object"}, "_meta": {"ui": {"resourceUri": "ui://a"}}}
+        ]
+    elif message["method"] == "resources/read":
+        result["contents"] = [{"uri": message["params"]["uri"], "text": "the upstream's"}]
+    await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+
+
+async def opened(client: RawClient, capabilities: dict[str, Any]) -> None:
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": capabilities,
+        "clientInfo": {"name": "host", "version": "1"},
+    }
+    client.session = None
+    body = orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+    client.session = (await client.request("POST", body))[0]["mcp-session-id"]
+
+
+def own_and_other(tools: list[dict[str, Any]]) -> tuple[object, object]:
+    """What the helper tool and the upstream's tool say in ``_meta``."""
+    metas: dict[str, Any] = {tool["name"]: tool.get("_meta") for tool in tools}
+    return metas["raw_get_upload_url"], metas["read"]["ui"]["resourceUri"]
+
+
+async def test_only_who_shows_widgets_is_told(road: StartRoad) -> None:
+    """In both eras, in any order; widgets of the upstream's own stay as they are."""
+    async with road(lists, **OFFERS) as (_, _, client):
+        for capabilities, meta in [({}, None), (ANNOUNCED, NAMED)] * 2:
+            await opened(client, capabilities)
+            assert own_and_other((await rpc(client, "tools/list", {}))["tools"]) == (meta, "ui://a")
+        client.session = None
+        for capabilities, meta in [({}, None), (ANNOUNCED, NAMED)] * 2:
+            said = {**MODERN_META, "io.modelcontextprotocol/clientCapabilities": capabilities}
+            body = orjson.dumps(
+                {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": said}}
+            )
+            fields = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/list"}
+            result = orjson.loads((await client.request("POST", body, **fields))[1])["result"]
+            assert own_and_other(result["tools"]) == (meta, "ui://a")
+            assert result["cacheScope"] == "private"
+
+
+async def test_a_host_reads_the_widget_before_any_call(road: StartRoad) -> None:
+    """It is the same for everybody, has no link, and may connect to the adapter alone."""
+    async with road(lists, **OFFERS) as (_, _, client):
+        await opened(client, ANNOUNCED)
+        (before,) = (await rpc(client, "resources/read", {"uri": UPLOAD_WIDGET}))["contents"]
+        offer = (await call(client, "raw_get_upload_url", {}))["structuredContent"]
+        (after,) = (await rpc(client, "resources/read", {"uri": UPLOAD_WIDGET}))["contents"]
+        assert before == after and before["mimeType"] == MEDIA_TYPE
+        assert before["text"].startswith("<!doctype html>") and "sig=" not in before["text"]
+        (origin,) = before["_meta"]["ui"]["csp"]["connectDomains"]
+        assert offer["upload_url"].startswith(f"{origin}/upload/raw?")
+        (other,) = (await rpc(client, "resources/read", {"uri": "ui://a"}))["contents"]
+        assert other["text"] == "the upstream's"
