@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 import orjson
 
 from adapter.edge.files.ownership import Claims
-from adapter.edge.http.request import Branch, Extra, Names, NarrowBranch, Reply, Request, query_of, takes_html
+from adapter.edge.http.request import Branch, Extra, Names, Reply, Request, SignedBranch, query_of, takes_html
 from adapter.errors import AdapterError, CredentialRefused, FileGone, NotFound
 from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry
@@ -156,12 +156,8 @@ def _branches(
     prefix: str, serve: Callable[[Request, Names, Extra], Awaitable[None]]
 ) -> tuple[Branch, Branch]:
     """The branch of signed links, which pages of every origin may use, and that of all other requests."""
-    signed = NarrowBranch(prefix, 4, _METHODS, _EXPOSED, serve, public=True, open=True, matches=_is_signed)
+    signed = SignedBranch(prefix, 4, _METHODS, _EXPOSED, serve, public=True)
     return signed, Branch(prefix, 4, _METHODS, _EXPOSED, serve)
-
-
-def _is_signed(request: Request) -> bool:
-    return not _SIGNED.isdisjoint(query_of(request))
 
 
 async def _send_bytes(reply: Reply, opened: OpenFile, first: int, length: int) -> None:

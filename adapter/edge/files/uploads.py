@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Collection
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ import orjson
 from adapter.edge.files.multipart import Event, FileBegins, Form, Mark, boundary_of
 from adapter.edge.files.ownership import Claims
 from adapter.edge.http.bodies import Body
-from adapter.edge.http.request import Branch, Extra, Names, NarrowBranch, Request, query_of, takes_html
+from adapter.edge.http.request import Branch, Extra, Names, Request, SignedBranch, query_of, takes_html
 from adapter.errors import (
     AdapterError,
     CredentialRefused,
@@ -42,6 +43,15 @@ _BESIDE_FILE = 1024
 """Bytes of a form that may be no file's: for the whole, and for each file it may hold."""
 
 _KEPT_FREE = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedBranch(Branch):
+    """The branch of people who open a link. What it answers is everybody's."""
+
+    def names(self, request: Request) -> Names | None:
+        found = Branch.names(self, request) if request.method in self.methods else None
+        return found if found is not None and takes_html(request) else None
 
 
 class UploadRoute:
@@ -81,12 +91,9 @@ class UploadRoute:
         A signature is all the right that a request needs, so it may come from any page. A link that a person opens may
         have lost it on its way; they are told.
         """
-        methods = ("GET", "HEAD", "POST")
         return (
-            NarrowBranch(
-                upload_path, 1, methods, (), self._serve_link, public=True, open=True, matches=_is_signed
-            ),
-            NarrowBranch(upload_path, 1, methods[:2], (), self._serve_link, public=True, matches=_is_opened),
+            SignedBranch(upload_path, 1, ("GET", "HEAD", "POST"), (), self._serve_link, public=True),
+            OpenedBranch(upload_path, 1, ("GET", "HEAD"), (), self._serve_link, public=True),
             Branch(upload_path, 1, ("POST",), (), self._serve),
         )
 
@@ -310,10 +317,6 @@ def _named(offered: KnownOffer, credential: UploadCredential) -> str:
 
 def _is_signed(request: Request) -> bool:
     return not _SIGNED.isdisjoint(query_of(request))
-
-
-def _is_opened(request: Request) -> bool:
-    return request.method in ("GET", "HEAD") and takes_html(request)
 
 
 def _keep_freed_memory() -> None:

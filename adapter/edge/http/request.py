@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
 from adapter.edge.http.bodies import Body
@@ -170,8 +170,7 @@ class Branch:
     ``serve`` answers through ``request.reply``, with the given fields besides its own. It raises AdapterError,
     and ClientGone. ``exposed`` are fields of its answers that a page at an allowed origin may read. ``public``: what it
     serves is everybody's, so a request is not refused for its Origin. ``sealed``: ``serve`` knows by itself who may
-    come in, and answers every method; neither Host nor Origin count. ``open``: pages of every origin may read its
-    answers, without credentials.
+    come in, and answers every method; neither Host nor Origin count.
     """
 
     prefix: str
@@ -181,7 +180,8 @@ class Branch:
     serve: Callable[[Request, Names, Extra], Awaitable[object]]
     public: bool = field(default=False, kw_only=True)
     sealed: bool = field(default=False, kw_only=True)
-    open: bool = field(default=False, kw_only=True)
+    open: ClassVar[bool] = False
+    """Pages of every origin may read its answers, without credentials."""
 
     def names(self, request: Request) -> Names | None:
         """The names behind the prefix in the request's path; None if the request is not this branch's."""
@@ -192,15 +192,22 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class NarrowBranch(Branch):
-    """A branch of those requests alone that ``matches`` says yes to; all others below the prefix are left to others."""
+class SignedBranch(Branch):
+    """A branch of signed links alone; all others below the prefix are left to others.
 
-    matches: Callable[[Request], bool] = field(kw_only=True)
+    The signature is all the right that such a request needs, so it may come from any page.
+    """
+
+    open: ClassVar[bool] = True
 
     def names(self, request: Request) -> Names | None:
         # Not super(): a dataclass with slots is another class than the one that its methods close over.
         found = Branch.names(self, request)
-        return found if found is not None and self.matches(request) else None
+        return found if found is not None and not _OF_SIGNATURES.isdisjoint(query_of(request)) else None
+
+
+_OF_SIGNATURES = frozenset({"exp", "sig"})
+"""Parameters that every signed link has."""
 
 
 class LateBranches(NamedTuple):
