@@ -25,11 +25,11 @@ from adapter.relay.files.attachments import AttachedFiles, AttachmentStage
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.files.upload_status_tool import UploadStatusTool, status_tool
-from adapter.relay.files.upload_widget import WidgetList, WidgetRead
+from adapter.relay.files.widgets import WidgetList, WidgetRead
 from adapter.relay.sessions.client_names import ClientNames
 from adapter.relay.stages import Gate, Stage, StageEntry
 from adapter.rules.files.locators import Locator
-from adapter.rules.files.mcp_apps import UPLOAD_WIDGET
+from adapter.rules.files.mcp_apps import FILES_WIDGET, UPLOAD_WIDGET
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
 from adapter.settings.root import Settings
@@ -88,10 +88,27 @@ class ActiveFiles(KeptFiles):
             entries += [
                 StageEntry("tools/call", "own", HelperTool(offer, self.offers), offer.tool_name),
                 StageEntry("tools/call", "own", status, offer.status_tool_name, speaks=True),
-                StageEntry("tools/list", "own", WidgetList(offer.tool_name, self.sessions.sessions)),
-                StageEntry("resources/read", "artifacts", WidgetRead(_upload_widget), UPLOAD_WIDGET),
+            ]
+        if widgets := self._widgets(entry):
+            listed = WidgetList(widgets, self.sessions.sessions)
+            entries.append(StageEntry("tools/list", "own", listed))
+            entries += [
+                StageEntry("resources/read", "artifacts", WidgetRead(uri, _MAKE_WIDGET[uri]), uri)
+                for uri in dict.fromkeys(widgets.values())
             ]
         return [*entries, *self._of_lists(entry, offer)] if entries else []
+
+    def _widgets(self, entry: ServerSettings) -> dict[str, str]:
+        """The widgets of tools: that of files needs downloads, which are all that it can show."""
+        widgets: dict[str, str] = {}
+        if self.settings.artifacts.enabled and self.settings.core.allow_artifacts_download:
+            producers = (
+                each for each in entry.adapters if isinstance(each, ArtifactProducer) and each.persist
+            )
+            widgets = {tool: FILES_WIDGET for each in producers for tool in each.tools}
+        if (offer := self._offer(entry)) is not None:
+            widgets[offer.tool_name] = UPLOAD_WIDGET
+        return widgets
 
     def _of_tool(self, entry: ServerSettings, tool: str) -> list[StageEntry]:
         """The stages of one tool, which may take a file and produce another one."""
@@ -236,7 +253,8 @@ class ActiveFiles(KeptFiles):
     def own_resources(self, entry: ServerSettings) -> tuple[frozenset[str], str | None]:
         """The URIs of the adapter's own documents on a server, and the beginning of those of artifacts, if any."""
         offer = self._offer(entry)
-        documents = frozenset[str]() if offer is None else frozenset({workflow(offer).uri, UPLOAD_WIDGET})
+        documents = frozenset[str]() if offer is None else frozenset({workflow(offer).uri})
+        documents |= set(self._widgets(entry).values())
         return documents, f"{self.settings.artifacts.uri_scheme}sessions/" if self._exposes(entry) else None
 
     def own_tools(self, entry: ServerSettings) -> tuple[dict[str, Any], ...]:
@@ -254,6 +272,15 @@ def _upload_widget() -> str:
     from adapter.edge.files.pages import upload_widget
 
     return upload_widget()
+
+
+def _files_widget() -> str:
+    from adapter.edge.files.pages import files_widget
+
+    return files_widget()
+
+
+_MAKE_WIDGET = {UPLOAD_WIDGET: _upload_widget, FILES_WIDGET: _files_widget}
 
 
 def _scheme(settings: Settings, adapter: UploadConsumer) -> str:

@@ -27,9 +27,12 @@ LONGEST = 300
 
 _ROOM = files("adapter.edge.files") / "page"
 _STYLE = (_ROOM / "page.css").read_text("utf-8")
-_SCRIPT = (_ROOM / "upload.js").read_text("utf-8")
+_BASE, _UPLOADS, _APP, _UPLOAD_WIDGET, _FILES_WIDGET = (
+    (_ROOM / f"{name}.js").read_text("utf-8")
+    for name in ("base", "upload", "app", "upload_widget", "files_widget")
+)
+_SCRIPT = _BASE + _UPLOADS
 _UPLOAD = Template((_ROOM / "upload.html").read_text("utf-8"))
-_WIDGET = (_ROOM / "widget.js").read_text("utf-8")
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
@@ -101,7 +104,13 @@ def upload_widget() -> str:
         + _form(" hidden", " multiple")
         + '<p><button type="button" id="browser" hidden>Open in a browser instead</button></p>'
     )
-    return _document("Send files", body, f"{_SCRIPT}\n{_WIDGET}")
+    return _document("Send files", body, _SCRIPT + _APP + _UPLOAD_WIDGET)
+
+
+def files_widget() -> str:
+    """A widget that shows the files that a tool wrote, which it learns from the tool's result. It is for everybody."""
+    body = '<ul id="list"></ul><p id="status" role="status"></p>'
+    return _document("Files", body, _BASE + _APP + _FILES_WIDGET)
 
 
 def _form(attributes: str, multiple: str) -> str:

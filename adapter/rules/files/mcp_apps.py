@@ -6,19 +6,19 @@ no ``ui.domain``: it is optional, and a host that expects another one shows noth
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from adapter.errors import BadJson
-from adapter.wire.envelope import dump, parse
-from adapter.wire.spans import Edit, Insert, edit, find
+from adapter.wire.envelope import dump
+from adapter.wire.spans import Edit, Insert, edit
 
 EXTENSION = "io.modelcontextprotocol/ui"
 MEDIA_TYPE = "text/html;profile=mcp-app"
 UPLOAD_WIDGET = "ui://mcp-file-adapter/upload"
+FILES_WIDGET = "ui://mcp-file-adapter/files"
 
-_OWN_TOOLS = 8
-"""Tools at the beginning of a list that may be the adapter's own."""
+_FLAT = "ui/resourceUri"
 
 
 def shows_widgets(capabilities: object) -> bool:
@@ -29,31 +29,31 @@ def shows_widgets(capabilities: object) -> bool:
     return isinstance(types, list) and MEDIA_TYPE in types
 
 
-def with_widget(response: bytes, tool: str, uri: str) -> bytes:
-    """The response with a list of tools, in which ``tool``, one of the adapter's own, names its widget.
+def with_widgets(response: bytes, message: Any, widgets: Mapping[str, str]) -> bytes:
+    """The response with a list of tools, in which each tool of ``widgets`` names its widget, unless it has one.
 
-    Also by the flat key, which older hosts read. ``response`` itself where the tool is not among the first.
+    Also by the flat key, which older hosts read. ``message`` is the value of the response, which stays as it is where
+    it is no such list.
     """
-    for place in range(_OWN_TOOLS):
-        path = ("result", "tools", place)
-        try:
-            span = find(response, (*path, "name"))
-            if span is None:
-                break
-            if parse(response[slice(*span)]) == tool:
-                return edit(response, [_named(path, uri)])
-        except BadJson:
-            break
-    return response
-
-
-def _named(path: tuple[str | int, ...], uri: str) -> Edit:
-    return Insert((*path, "_meta"), dump({"ui": {"resourceUri": uri}, "ui/resourceUri": uri}))
+    result = message.get("result") if isinstance(message, dict) else None
+    tools = result.get("tools") if isinstance(result, dict) else None
+    edits: list[Edit] = []
+    for place, tool in enumerate(tools if isinstance(tools, list) else ()):
+        name = tool.get("name") if isinstance(tool, dict) else None
+        uri = widgets.get(name) if isinstance(name, str) else None
+        meta = tool.get("_meta", {}) if uri is not None else None
+        if uri is not None and isinstance(meta, dict) and "ui" not in meta and _FLAT not in meta:
+            path = ("result", "tools", place, "_meta")
+            edits += Insert((*path, "ui"), dump({"resourceUri": uri})), Insert((*path, _FLAT), dump(uri))
+    return edit(response, edits) if edits else response
 
 
 def widget_contents(uri: str, html: str, base: str) -> dict[str, Any]:
     """A widget as ``resources/read`` returns it. It may connect to the adapter, at ``base``, and to nothing else."""
     url = urlsplit(base)
     origins = [f"{url.scheme}://{url.netloc}"] if url.netloc else []
-    meta = {"ui": {"csp": {"connectDomains": origins}, "prefersBorder": True}}
+    policy = {"connectDomains": origins}
+    if uri == FILES_WIDGET:
+        policy["resourceDomains"] = origins
+    meta = {"ui": {"csp": policy, "prefersBorder": True}}
     return {"uri": uri, "mimeType": MEDIA_TYPE, "text": html, "_meta": meta}

@@ -206,6 +206,28 @@ const SCENES = {
     };
   },
 
+  async files(chat) {
+    const { page, reported } = await chromium.open();
+    await page.goto(chat);
+    const frame = page.frames()[1];
+    await frame.locator('table').waitFor();
+    await frame.waitForFunction(() => document.querySelector('img')?.complete);
+    await frame.evaluate(AXE);
+    const run = () => window.axe.run(document, { resultTypes: ['violations'] });
+    const wrong = (await frame.evaluate(run)).violations.map(({ id }) => id);
+    for (const button of await frame.locator('button').all()) await button.click();
+    await page.waitForFunction(() => window.heard.filter(([method]) => method.startsWith('ui/') && !method.includes('notif')).length === 3);
+    return {
+      ...reported,
+      wrong,
+      names: await frame.locator('li > span').allInnerTexts(),
+      width: await frame.evaluate(() => document.querySelector('img').naturalWidth),
+      cells: await frame.locator('tr').evaluateAll((rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))),
+      made: await frame.locator('b').count(),
+      heard: await page.evaluate(() => window.heard.filter(([method]) => !method.includes('notif'))),
+    };
+  },
+
   async opened_elsewhere(chat) {
     const { page } = await chromium.open();
     await page.goto(chat);

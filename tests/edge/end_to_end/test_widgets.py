@@ -6,13 +6,14 @@ from typing import Any
 
 import orjson
 
-from adapter.rules.files.mcp_apps import EXTENSION, MEDIA_TYPE, UPLOAD_WIDGET
+from adapter.rules.files.mcp_apps import EXTENSION, FILES_WIDGET, MEDIA_TYPE, UPLOAD_WIDGET
 from tests.edge.conftest import StartRoad
-from tests.edge.file_tools import READS, call, rpc
+from tests.edge.file_tools import READS, WRITES, call, rpc
 from tests.edge.raw import MODERN_META, Exchange, RawClient
 
 ANNOUNCED = {"extensions": {EXTENSION: {"mimeTypes": [MEDIA_TYPE]}}}
 NAMED = {"ui": {"resourceUri": UPLOAD_WIDGET}, "ui/resourceUri": UPLOAD_WIDGET}
+FILES_NAMED = {"ui": {"resourceUri": FILES_WIDGET}, "ui/resourceUri": FILES_WIDGET}
 OFFERS = {"server": {"adapters": [READS]}}
 
 
@@ -21,9 +22,9 @@ async def lists(exchange: Exchange) -> None:
     message: Any = exchange.message
     result: dict[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
     if message["method"] == "tools/list":
-        result["tools"] = [
-            {"name": "read", "inputSchema": {"type": "object"}, "_meta": {"ui": {"resourceUri": "ui://a"}}}
-        ]
+        own = {"name": "read", "inputSchema": {"type": "object"}, "_meta": {"ui": {"resourceUri": "ui://a"}}}
+        result["tools"] = [own]
+        result["tools"].append({"name": "write", "inputSchema": {"type": "object"}})
     elif message["method"] == "resources/read":
         result["contents"] = [{"uri": message["params"]["uri"], "text": "the upstream's"}]
     await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
@@ -62,6 +63,20 @@ async def test_only_who_shows_widgets_is_told(road: StartRoad) -> None:
             result = orjson.loads((await client.request("POST", body, **fields))[1])["result"]
             assert own_and_other(result["tools"]) == (meta, "ui://a")
             assert result["cacheScope"] == "private"
+
+
+async def test_producers_name_the_widget_of_files(road: StartRoad) -> None:
+    """Where downloads are on, unless they have a widget of their own."""
+    made = {"server": {"adapters": [{**WRITES, "tools": ["write", "read"]}]}}
+    for downloads, meta in ((False, None), (True, FILES_NAMED)):
+        async with road(lists, core={"allow_artifacts_download": downloads}, **made) as (_, _, client):
+            await opened(client, ANNOUNCED)
+            metas = {
+                tool["name"]: tool.get("_meta") for tool in (await rpc(client, "tools/list", {}))["tools"]
+            }
+            assert metas == {"write": meta, "read": {"ui": {"resourceUri": "ui://a"}}}
+            (found,) = (await rpc(client, "resources/read", {"uri": FILES_WIDGET}))["contents"]
+            assert ("_meta" in found) is downloads
 
 
 async def test_a_host_reads_the_widget_before_any_call(road: StartRoad) -> None:

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from adapter.rules.files.mcp_apps import (
     EXTENSION,
+    FILES_WIDGET,
     MEDIA_TYPE,
     UPLOAD_WIDGET,
     shows_widgets,
     widget_contents,
-    with_widget,
+    with_widgets,
 )
 
 ANNOUNCED = {"extensions": {EXTENSION: {"mimeTypes": [MEDIA_TYPE]}}}
@@ -37,14 +38,29 @@ def test_only_clients_that_announce_html_show_widgets(capabilities: object) -> N
     assert shows_widgets(ANNOUNCED) and not shows_widgets(capabilities)
 
 
-def test_the_tool_names_its_widget_twice() -> None:
-    """By the nested key and by the flat one; all other bytes stay."""
-    before = b'{"jsonrpc": "2.0", "id": 1,"result":{"tools":[{"name":"other"}, {"name":"get","x":1.0}]}}'
-    after = with_widget(before, "get", UPLOAD_WIDGET)
-    assert orjson.loads(after)["result"]["tools"][1] == {"name": "get", "x": 1.0, "_meta": NAMED}
-    assert after.startswith(
-        b'{"jsonrpc": "2.0", "id": 1,"result":{"tools":[{"name":"other"}, {"name":"get","x":1.0'
+def named(response: bytes) -> bytes:
+    return with_widgets(response, orjson.loads(response), {"get": UPLOAD_WIDGET, "draw": FILES_WIDGET})
+
+
+def test_tools_name_their_widgets_twice() -> None:
+    """By the nested key and by the flat one; all other bytes stay, and so does a widget of the tool's own."""
+    own = b'{"name":"draw","_meta":{"ui":{"resourceUri":"ui://own"}}}'
+    before = (
+        b'{"jsonrpc": "2.0", "id": 1,"result":{"tools":[{"name":"x"}, %s, {"name":"get","x":1.0}]}}' % own
     )
+    after = named(before)
+    assert orjson.loads(after)["result"]["tools"][2] == {"name": "get", "x": 1.0, "_meta": NAMED}
+    assert after.startswith(before[: before.index(b"1.0") + 3])
+    tools = orjson.loads(
+        named(b'{"result":{"tools":[{"_meta":{"a":1},"name":"draw"},{"name":"get","_meta":3}]}}')
+    )
+    assert tools["result"]["tools"] == [
+        {
+            "name": "draw",
+            "_meta": {"a": 1, "ui": {"resourceUri": FILES_WIDGET}, "ui/resourceUri": FILES_WIDGET},
+        },
+        {"name": "get", "_meta": 3},
+    ]
 
 
 @given(
@@ -59,7 +75,7 @@ def test_the_tool_names_its_widget_twice() -> None:
 def test_what_is_no_such_list_stays_as_it_is(value: object) -> None:
     """Whatever comes in the place of a list of tools."""
     response = orjson.dumps(value)
-    assert with_widget(response, "get", UPLOAD_WIDGET) == response
+    assert named(response) == response
 
 
 def test_a_widget_connects_to_the_adapter_alone() -> None:
@@ -67,4 +83,6 @@ def test_a_widget_connects_to_the_adapter_alone() -> None:
     told = widget_contents(UPLOAD_WIDGET, "<p>", "https://host.example:8443/a")
     assert told["_meta"]["ui"]["csp"] == {"connectDomains": ["https://host.example:8443"]}
     assert (told["uri"], told["mimeType"], told["text"]) == (UPLOAD_WIDGET, MEDIA_TYPE, "<p>")
+    shows = widget_contents(FILES_WIDGET, "", "http://a:1")["_meta"]["ui"]["csp"]
+    assert shows == {"connectDomains": ["http://a:1"], "resourceDomains": ["http://a:1"]}
     assert widget_contents(UPLOAD_WIDGET, "", "")["_meta"]["ui"]["csp"] == {"connectDomains": []}

@@ -1,6 +1,5 @@
-// Chooses, drops, pastes or photographs files, and sends them as one upload. Texts of others are text, never markup.
+// Chooses, drops, pastes or photographs files, and sends them as one upload.
 
-const at = (id) => document.getElementById(id);
 const form = at('form');
 const words = JSON.parse(form.dataset.words);
 let terms = {};
@@ -10,22 +9,7 @@ const chosen = [];
 let running = null;
 let over = false;
 
-const size = (bytes) => {
-  const units = ['bytes', 'KB', 'MB', 'GB', 'TB'];
-  let unit = 0;
-  let number = bytes;
-  for (; number >= 1024 && unit < 4; unit += 1) number /= 1024;
-  return `${unit ? Math.round(number * 10) / 10 : number} ${units[unit]}`;
-};
 const files = (count) => (count === 1 ? '1 file' : `${count} files`);
-const say = (text) => { at('status').textContent = text; };
-
-function made(name, text, facts = {}) {
-  const node = Object.assign(document.createElement(name), facts);
-  node.textContent = text;
-  return node;
-}
-
 function fail(text, detail = '') {
   at('error').replaceChildren(text, ...(detail ? [made('small', detail)] : []));
 }
