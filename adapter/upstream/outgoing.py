@@ -10,6 +10,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, get_args
@@ -22,6 +23,7 @@ from adapter.upstream.port import Download, DownloadFailed, unreachable
 
 if TYPE_CHECKING:
     import aiohttp
+    from aiohttp.abc import AbstractResolver
 
 TIMEOUT = 5.0
 """Seconds of a request, its connection and its answer together."""
@@ -138,12 +140,13 @@ def _session(
     tls: ssl.SSLContext,
     timeout: aiohttp.ClientTimeout,
     make: Callable[[aiohttp.AddrInfoType], socket.socket] | None,
+    resolver: AbstractResolver | None = None,
 ) -> aiohttp.ClientSession:
     """A client for one request: no cookie is kept, and no proxy of the environment used."""
     import aiohttp
 
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=tls, force_close=True, socket_factory=make),
+        connector=aiohttp.TCPConnector(ssl=tls, force_close=True, socket_factory=make, resolver=resolver),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=timeout,
         auto_decompress=False,
@@ -160,6 +163,13 @@ REDIRECTS = 3
 
 LONGEST_URL = 8192
 """Characters of the URL of a download, and of those that it redirects to."""
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds in which the name of a host must lead to an address, and a connection be there."""
+
+_NAMES = ThreadPoolExecutor(4, thread_name_prefix="names")
+"""The threads that look up names which callers chose: some servers of names never answer, and must hold up nobody else.
+"""
 
 _ANYWHERE = get_args(NetworkKind)
 _REDIRECTING = (301, 302, 303, 307, 308)
@@ -204,15 +214,37 @@ class FileHttp:
         import aiohttp
         from yarl import URL
 
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=self._stall)
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT, sock_read=self._stall)
         headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": _HEADERS["User-Agent"]}
         async with (
             _translated(self._stall),
-            _session(tls, timeout, partial(_near_socket, kinds)) as session,
+            _session(tls, timeout, partial(_near_socket, kinds), _resolver()) as session,
             # As it is: a signature is of the spelling.
             session.get(URL(url, encoded=True), headers=headers, allow_redirects=False) as response,
         ):
             yield response
+
+
+def _resolver() -> AbstractResolver:
+    """Looks names up in threads of its own."""
+    # Late, as the library itself.
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+    class Resolver(AbstractResolver):
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+        ) -> list[ResolveResult]:
+            look_up = partial(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().run_in_executor(_NAMES, look_up)
+            return [
+                ResolveResult(hostname=host, host=str(place[0]), port=port, family=kind, proto=proto, flags=0)
+                for kind, _, proto, _, place in found
+            ]
+
+        async def close(self) -> None:
+            """Nothing to let go of."""
+
+    return Resolver()
 
 
 def _download(response: aiohttp.ClientResponse, host: str) -> Download:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -143,3 +145,24 @@ async def test_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:
     async with server.running():
         with pytest.raises(DownloadFailed, match="cannot be reached"):
             await fetched(server.put("/a", b"x"), [server.authority])
+
+
+async def test_names_are_looked_up_beside_other_work(host: FileHost) -> None:
+    """Servers of names that callers choose may never answer; threads that others need are not those that wait then."""
+    url = host.put("/a", b"hello")
+    files = FileHttp(["localhost", "127.0.0.1"], STALL)
+    async with files.open(url):
+        """The certificates are read."""
+    busy = threading.Event()
+    with ThreadPoolExecutor(1) as others:
+        asyncio.get_running_loop().set_default_executor(others)
+        waiting = asyncio.create_task(asyncio.to_thread(busy.wait))
+        try:
+            async with asyncio.timeout(STALL):
+                # The name leads somewhere, whose certificate is of another name.
+                with pytest.raises(DownloadFailed, match="cannot be reached"):
+                    async with files.open(host.url("/a", "localhost")):
+                        """Not reached."""
+        finally:
+            busy.set()
+            await waiting

@@ -96,6 +96,13 @@ class AttachedFiles:
                     f"{path} can be read in more than one way here. Write it exactly once, in this spelling."
                 )
         found = attached_values(call.request, parameter)
+        most = min(MOST_FILES, self._settings.max_files)
+        # Before they are read: a list may have thousands.
+        if sum(not isinstance(each.value, str) for each in found) > most:
+            raise HandleRefused(
+                f"A call may have at most {most} attached files ({MOST_FILES}, or uploads.max_files if that is "
+                "less). Pass the others in another call."
+            )
         try:
             files = [attached_file(each, parameter) for each in found]
             handles = await self._handles(call, rule, [file for file in files if file is not None])
@@ -120,12 +127,6 @@ class AttachedFiles:
                 known[file] = upload_id
             else:
                 missing.append(file)
-        most = min(MOST_FILES, self._settings.max_files)
-        if len(missing) > most:
-            raise HandleRefused(
-                f"A call may have at most {most} attached files ({MOST_FILES}, or uploads.max_files if that is "
-                "less). Pass the others in another call."
-            )
         if missing:
             known |= await self._fetch_all(call, rule, missing)
         return {
