@@ -27,6 +27,7 @@ from adapter.relay.files.file_transactions import NewFile
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import FileLimits
+from adapter.relay.files.upload_offers import UploadOffers
 from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.rules.access.principals import ANONYMOUS, Principals, Scope
 from adapter.rules.access.sessions import (
@@ -96,6 +97,7 @@ class Desk:
     credentials: Credentials
     scopes: Scopes
     sessions: Sessions
+    offers: UploadOffers
 
     def client(self) -> RawClient:
         return RawClient(self.port)
@@ -184,8 +186,8 @@ async def filing(
     """The routes for server ``desk``; ``tokens`` by name turn authentication on."""
     store, clock, shelf, log = MemoryStore(), Clock(), Shelf(root), get_logger("adapter")
     sessions = Sessions(store, SessionLimits(), clock)
-    scopes = Scopes(store, per_principal=per_principal)
-    credentials = Credentials(store, configured=None, ttl=120.0, clock=clock)
+    scopes = Scopes(store, per_principal=per_principal, clock=clock)
+    credentials = Credentials(store, configured=None, ttl=120.0, clock=clock, page_ttl=900.0)
     registry = FileRegistry(
         store,
         shelf,
@@ -212,6 +214,7 @@ async def filing(
         stall_timeout_seconds=stall_timeout,
     )
     uploads = UploadRoute(registry, credentials, scopes, claims, [SERVER], settings, quota)
+    uploads.offers = offers = UploadOffers(store, credentials, scopes, clock, 120.0)
     sending = DownloadRoute(registry, credentials, claims, [SERVER])
     branches = [*uploads.branches("/upload"), *sending.deliveries("/upload")]
     if downloads:
@@ -222,7 +225,8 @@ async def filing(
         await part_of_it.open()
     listener = await Listener.open(front, "127.0.0.1", 0)
     try:
-        yield Desk(listener.address[1], root, clock, shelf, registry, credentials, scopes, sessions)
+        port = listener.address[1]
+        yield Desk(port, root, clock, shelf, registry, credentials, scopes, sessions, offers)
     finally:
         listener.close()
         await listener.drop()

@@ -175,12 +175,12 @@ def one_upload_for_a_credential(ledger: Ledger) -> Iterator[tuple[str, Sequence[
 
 
 def nothing_after_the_end(ledger: Ledger) -> Iterator[tuple[str, Sequence[Operation]]]:
-    """After the end of a session was acknowledged nothing of it is served."""
+    """After the end of a session was acknowledged nothing of it is served, but for uploads that were offered before."""
     for session, operations in ledger.of_session.items():
         ending = ledger.ending(session)
         for each in operations if ending is not None else ():
             assert ending is not None
-            late = each.begun > ending.ended + ledger.promises.grace
+            late = each.begun > ending.ended + ledger.promises.grace and not each.credential
             if late and each.told is Told.DONE and each.verb is not Verb.END:
                 yield "A request was served after its session had ended.", [ending, each]
 

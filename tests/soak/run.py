@@ -26,6 +26,9 @@ CATCH_UP = 30.0
 SOON = 1
 """Seconds that things are kept after their end: long enough to meet the cleanup, short beside the run."""
 
+UNUSED = 15
+"""Seconds that an upload is kept without use: more than lie between two steps of a client."""
+
 STDIO = "/stdio"
 STDIO_PAUSE = 0.5
 """Seconds between two sessions of the server over stdio, each of which is a process."""
@@ -116,6 +119,8 @@ def _short_lived(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings with which nothing outlives its session for long, and with a server over stdio."""
     settings["core"]["auth"]["signed_upload_ttl_seconds"] = SOON
     settings["sessions"]["tombstone_ttl_seconds"] = SOON
+    # What was uploaded by a link outlives its session, for as long as it lives unused.
+    settings["uploads"] |= {"page_ttl_seconds": SOON, "ttl_seconds": UNUSED}
     program = ["-S", "-m", "tests.soak.stdio_server"]
     server = {"transport": "stdio", "command": sys.executable, "args": program, "cwd": str(Path.cwd())}
     settings["servers"].append({"id": "stdio", "mount_path": STDIO, "upstream": server})
