@@ -118,7 +118,8 @@ async def test_sessions_files_and_links_live_on(version: str, pinning: str, tmp_
             listed = (await scene.ask(session, "tools/list"))["result"]["tools"]
             assert "Warning" not in json.dumps(listed)
             assert {tool["name"] for tool in listed} == {tool["name"] for tool in TOOLS} | {
-                "up_get_upload_url"
+                "up_get_upload_url",
+                "up_upload_status",
             }
             handle = await scene.send(each["unused"], b"sent later")
             sent = await scene.call(session, "send", path=handle)

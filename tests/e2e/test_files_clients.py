@@ -83,7 +83,8 @@ async def test_a_host_goes_all_the_way_round(name: str, command: Command, tmp_pa
         adapter(tmp_path, upstream.url, adapters=ADAPTERS, core=DOWNLOADS) as front,
         hosted(command, name, front.url, tmp_path) as host,
     ):
-        assert await host.tools() == [HELPER, "digest", "digests", "digest_inline", "draw", "turn_round"]
+        own = [HELPER, "upstream_upload_status"]
+        assert await host.tools() == [*own, "digest", "digests", "digest_inline", "draw", "turn_round"]
         uploads = await uploaded(host, first, second)
         read = await host.call("digests", paths=[upload["upload_handle"] for upload in uploads])
         assert said(read).splitlines() == [line(file.read_bytes(), file.name) for file in (first, second)]

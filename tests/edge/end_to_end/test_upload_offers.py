@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -13,10 +14,13 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
+from adapter.state.redis.layout import Layout
+from adapter.state.redis.store import RedisStore
 from adapter.state.sqlite import SqliteStore
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.file_tools import FORM, READS, form, rpc, text_of
 from tests.edge.raw import Exchange, RawClient, initialize_result, result
+from tests.state.redis import servers
 from tests.state.shared import SharedMemory
 
 READER = {"adapters": [READS]}
@@ -87,8 +91,12 @@ REFUSED = "must be the handle of an uploaded file"
 @pytest.fixture
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """Gives each of two replicas its store over the same rows."""
-    if request.param == "sqlite":
-        return partial(SqliteStore, tmp_path / "state.sqlite3", shared=True)
+    match request.param:
+        case "sqlite":
+            return partial(SqliteStore, tmp_path / "state.sqlite3", shared=True)
+        case "redis":
+            layout = Layout(f"offers-{secrets.token_hex(8)}", 4)
+            return partial(RedisStore, servers.dialer([request.getfixturevalue("redis_server")]), layout)
     return SharedMemory().replica
 
 
@@ -107,7 +115,7 @@ async def test_each_call_may_come_in_another_session(
         assert await host.read(status["upload_handles"][0]) == "hello"
 
 
-@pytest.mark.parametrize("stores", ["shared memory", "sqlite"], indirect=True)
+@pytest.mark.parametrize("stores", ["shared memory", "sqlite", "redis"], indirect=True)
 async def test_each_call_may_come_to_another_replica(
     upstream: StartUpstream, adapter: StartAdapter, stores: Any
 ) -> None:
