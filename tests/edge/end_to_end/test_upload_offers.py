@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
+from adapter.relay.files.upload_status_tool import MOST_WAITING
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
 from adapter.state.sqlite import SqliteStore
@@ -326,3 +327,52 @@ async def test_arguments_that_cannot_be_meant_are_named(
         await client.initialize()
         answer = await rpc(client, "tools/call", {"name": "raw_upload_status", "arguments": arguments})
         assert answer["isError"] and "0 to 50" in text_of(answer)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+async def test_a_batch_on_its_way_is_told(
+    upstream: StartUpstream, adapter: StartAdapter, replicas: int
+) -> None:
+    """With what has come of it, wherever it comes; one that breaks off leaves the link as it was."""
+    store = SharedMemory().replica
+    async with upstream(reading) as up, AsyncExitStack() as stack:
+        start = partial(adapter, up, server=READER, storage={"lock_mode": "none"})
+        fronts = [await stack.enter_async_context(start(store=store())) for _ in range(replicas)]
+        host = Host(fronts[-1:])
+        offer = await host.offer()
+        split = urlsplit(offer["open_in_browser"])
+        async with fronts[0].client() as sender:
+            part = form(bytes(300_000))[:200_000]
+            path, length = f"{split.path}?{split.query}", str(len(form(bytes(300_000))))
+            await sender.send("POST", part, path, content_type=FORM, content_length=length)
+            status = await becomes(host, offer, "receiving")
+            while status["received_bytes"] < 150_000:  # told again and again
+                status = await host.status(offer["upload_id"])
+            assert status["state"] == "receiving" and status["received_bytes"] <= 200_000
+        await becomes(host, offer, "waiting")
+        assert (await host.upload(offer["open_in_browser"]))[0] == 200
+        assert (await host.status(offer["upload_id"]))["state"] == "done"
+
+
+async def becomes(host: Host, offer: dict[str, Any], state: str) -> dict[str, Any]:
+    async with asyncio.timeout(15):
+        while (status := await host.status(offer["upload_id"]))["state"] != state:
+            await asyncio.sleep(0.05)
+    return status
+
+
+async def test_only_so_many_calls_wait(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """One more is told at once how things are, and is not refused."""
+    async with upstream(reading) as up, adapter(up, server=READER) as front, AsyncExitStack() as stack:
+        host = Host([front])
+        offer = await host.offer()
+        tool = front.app.files.cancelled(front.app.settings.servers[0])
+        first = await stack.enter_async_context(front.client())
+        await first.initialize()
+        for _ in range(MOST_WAITING):
+            client = await stack.enter_async_context(front.client())
+            client.session = first.session
+            await client.send("POST", waiting_call(offer["upload_id"], 50))
+        await waits(tool, MOST_WAITING)
+        async with asyncio.timeout(10):
+            assert (await host.status(offer["upload_id"], 50))["state"] == "waiting"
