@@ -24,7 +24,7 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 CEILINGS = {
     "lines with code in adapter/": 65_210,
     "modules": 507,
-    "lines with code in tests/": 98_132,
+    "lines with code in tests/": 98_270,
     "settings": 329,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,
