@@ -97,7 +97,7 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
 
         app.plans = compiled(settings, app.log, _observing(app), app.checks, shared=shared_parts(app))
     sessions = app.session_parts = build_sessions(app)
-    if any(entry.adapters for entry in settings.servers):
+    if any(entry.has_files for entry in settings.servers):
         from adapter.app.file_stages import ActiveFiles
 
         app.files = ActiveFiles(app, sessions)

@@ -11,7 +11,7 @@ import yaml
 
 from adapter.app.console import BuiltConsole
 from adapter.app.core import Core
-from adapter.app.file_keeping import build_registry, build_shelf
+from adapter.app.file_keeping import build_registry, build_shelf, takes_uploads
 from adapter.app.files import FileSecrets
 from adapter.app.state import sealed_rows
 from adapter.edge.api.auth_hook import AuthHook
@@ -131,7 +131,7 @@ def _apis(
     )
     news = NewsStreams()
     recent.on_close.append(news.close)
-    takers = {entry.id for entry in settings.servers if app.files.own_tools(entry)}
+    takers = {entry.id for entry in settings.servers if takes_uploads(settings, entry)}
     apis = {}
     for server, http_sessions in sessions.items():
         tools = ServerTools(server, http_sessions, callers[server])
@@ -182,7 +182,7 @@ def _connections(app: Core) -> Connections:
 
 
 def _server_facts(entry: ServerSettings, files: FileSecrets) -> ServerFacts:
-    helper = next((str(tool["name"]) for tool in files.own_tools(entry)), None)
+    helper = f"{entry.id}_get_upload_url" if takes_uploads(files.settings, entry) else None
     return ServerFacts(entry.upstream.transport, helper)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from adapter.app.attaching import Attaching, file_parameters
 from adapter.app.base import Base
 from adapter.app.file_keeping import KeptFiles, takes_uploads
+from adapter.app.large_results import reading_rule, shortening
 from adapter.app.servers import read_timeouts
 from adapter.app.sessions import SessionStack
 from adapter.files.port import CaptureLimit
@@ -22,12 +24,16 @@ from adapter.relay.files.artifact_resources import (
     ResourceTemplates,
 )
 from adapter.relay.files.attachments import AttachedFiles, AttachmentStage
+from adapter.relay.files.large_results import KnownCalls, LargeResults
+from adapter.relay.files.read_artifact_tool import ReadArtifactTool
+from adapter.relay.files.read_artifact_tool import definition as reading_definition
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.files.upload_status_tool import UploadStatusTool, status_tool
 from adapter.relay.files.widgets import WidgetList, WidgetRead
 from adapter.relay.sessions.client_names import ClientNames
-from adapter.relay.stages import Gate, Stage, StageEntry
+from adapter.relay.stages import Call, Gate, Stage, StageEntry
+from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.files.locators import Locator
 from adapter.rules.files.mcp_apps import FILES_WIDGET, UPLOAD_WIDGET
 from adapter.rules.files.redaction import Redaction
@@ -82,6 +88,10 @@ class ActiveFiles(KeptFiles):
         entries: list[StageEntry] = []
         for tool in dict.fromkeys(tool for adapter in entry.adapters for tool in adapter.tools):
             entries += self._of_tool(entry, tool)
+        reading = reading_rule(self.settings, entry)
+        if reading is not None:
+            read = ReadArtifactTool(reading, self.registry, KnownCalls(self.sessions.sessions.row))
+            entries.append(StageEntry("tools/call", "own", read, reading.tool_name))
         offer = self._offer(entry)
         if offer is not None:
             status = self._status_tools[entry.id] = UploadStatusTool(offer, self.offers, self.registry)
@@ -136,7 +146,7 @@ class ActiveFiles(KeptFiles):
         documents = (workflow(offer),) if offer is not None else ()
         resources = exposed or bool(documents)
         announcing = CapabilityStage(
-            partial(announced, tools=offer is not None, resources=resources, changing=exposed)
+            partial(announced, tools=bool(self.own_tools(entry)), resources=resources, changing=exposed)
         )
         texts = TaskTexts(Redaction(self.files.roots, {}))
         entries = [
@@ -236,7 +246,7 @@ class ActiveFiles(KeptFiles):
         artifacts = self.settings.artifacts
         producers = [adapter for adapter in entry.adapters if isinstance(adapter, ArtifactProducer)]
         exposing = any(adapter.persist and adapter.expose_as_resource for adapter in producers)
-        exposing = exposing or any(map(self._edits, entry.adapters))
+        exposing = exposing or any(map(self._edits, entry.adapters)) or entry.shortens
         return artifacts.enabled and artifacts.expose_as_resources and exposing
 
     def _offer(self, entry: ServerSettings) -> Offer | None:
@@ -259,12 +269,22 @@ class ActiveFiles(KeptFiles):
 
     def own_tools(self, entry: ServerSettings) -> tuple[dict[str, Any], ...]:
         """The tools that the adapter itself offers on a server."""
-        offer = self._offer(entry)
-        return () if offer is None else (definition(offer), status_tool(offer))
+        offer, reading = self._offer(entry), reading_rule(self.settings, entry)
+        uploads = () if offer is None else (definition(offer), status_tool(offer))
+        return uploads if reading is None else (*uploads, reading_definition(reading))
 
     def cancelled(self, entry: ServerSettings) -> Gate | None:
         """See FileSecrets; ``entries`` comes first."""
         return self._status_tools.get(entry.id)
+
+    def large_results(
+        self, entry: ServerSettings, offers: Callable[[Call], Awaitable[Offered]] | None
+    ) -> LargeResults | None:
+        """See FileSecrets."""
+        limit = capture_limit(self.settings, None)
+        return (
+            shortening(self, entry, offers, limit, exposed=self._exposes(entry)) if entry.shortens else None
+        )
 
 
 def _upload_widget() -> str:

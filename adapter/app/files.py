@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from adapter.app.base import Base
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from adapter.pipeline.tracing import PlanTracer
     from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.files.file_registry import FileRegistry
+    from adapter.relay.files.large_results import LargeResults
+    from adapter.relay.stages import Call
+    from adapter.relay.tools.catalogue_reader import Offered
     from adapter.rules.files.file_records import RecordFile
 
 
@@ -93,6 +96,14 @@ class FileSecrets:
 
     def cancelled(self, entry: ServerSettings) -> Gate | None:  # noqa: ARG002  (as above)
         """The gate that hears which calls of the adapter's own tools a client gives up; None where none takes long."""
+        return None
+
+    def large_results(
+        self,
+        entry: ServerSettings,  # noqa: ARG002  (as above)
+        offers: Callable[[Call], Awaitable[Offered]] | None,  # noqa: ARG002  (as above)
+    ) -> LargeResults | None:
+        """The stages of tools whose large results become artifacts; ``offers`` gives their definitions."""
         return None
 
     def own_resources(self, entry: ServerSettings) -> tuple[frozenset[str], str | None]:  # noqa: ARG002  (as above)

@@ -19,9 +19,9 @@ from adapter.pipeline.auth_stage import (
     Plugins,
 )
 from adapter.pipeline.cache_stage import CacheStage, kept_for, purge, varying, varying_by_credential
-from adapter.pipeline.call import PlannedCall
+from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.code_stages import ContextStage, InputMapperStage, Middleware, OutputMapperStage
-from adapter.pipeline.failures import ErrorStyle
+from adapter.pipeline.failures import ErrorStyle, Outcome
 from adapter.pipeline.limits_stage import Concurrency, Rate, SharedRate, rate_key
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Kind, Listed, NameStage, Step, ToolPlan
@@ -41,6 +41,7 @@ from adapter.rules.presenters.presenters import Presenter
 from adapter.rules.presenters.state_sync import Invalidation, StateSync, policy
 from adapter.rules.text.expressions import GlobInvalid
 from adapter.rules.text.unicode import reading
+from adapter.rules.tools.output_schemas import shortenable
 from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, fits
@@ -68,6 +69,11 @@ async def _unknown(_: PlannedCall) -> None:
 
 async def _not_known(_: PlannedCall) -> bool:
     return False
+
+
+async def _unchanged(call: PlannedCall, forward: Forward) -> Outcome:
+    """A stage that does nothing."""
+    return await forward(call)
 
 
 UNKNOWN = Known(_unknown, _not_known, _not_known)
@@ -170,6 +176,8 @@ class PlanCompiler:
         if presenter is not None or stages.mappers.output is not None:
             # What leaves is another shape than the tool promises, and clients refuse what breaks a promise.
             definition = {key: value for key, value in definition.items() if key != "outputSchema"}
+        if stages.large_results is not None and isinstance(definition.get("outputSchema"), dict):
+            definition = {**definition, "outputSchema": shortenable(definition["outputSchema"])}
         if presenter is not None:
             definition = definition_with_select(definition, presenter)
         sync = self.sync_of(str(definition["name"]), stages)
@@ -214,9 +222,19 @@ class Steps:
         return self._plan("proxied", steps)
 
     def _plan(self, kind: Kind, steps: list[Step]) -> ToolPlan:
-        egress, observing = self._stages.limits.egress, self._compiler.observing
+        large, egress = self._stages.large_results, self._stages.limits.egress
+        if large is not None and egress is not None:
+            # The relay keeps to it, behind the artifacts. So no answer may come by another way, as that of a task.
+            steps.append(Step(Slot.LARGE_RESULTS, "before the limit of what leaves", _unchanged))
+            egress = None
         return ToolPlan(
-            self._tool, kind, steps, self._style, egress=egress, observing=observing, log=self._log
+            self._tool,
+            kind,
+            steps,
+            self._style,
+            egress=egress,
+            observing=self._compiler.observing,
+            log=self._log,
         )
 
     @property

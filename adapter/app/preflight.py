@@ -46,7 +46,7 @@ def obstacles(settings: Settings) -> Iterator[Obstacle]:
     port = port_refusal(settings.core.host, settings.core.port)
     if port is not None:
         yield Obstacle("cannot listen", str(port), "core.port")
-    files = any(server.adapters for server in settings.servers)
+    files = any(server.has_files for server in settings.servers)
     if files and (refusal := directory_refusal(settings.storage.root)) is not None:
         why = f"storage.root cannot be created or opened. {refusal}, or set another storage.root"
         yield Obstacle("the store of files cannot be used", why, "storage.root")
@@ -60,7 +60,7 @@ def obstacles(settings: Settings) -> Iterator[Obstacle]:
 
 def warnings(settings: Settings) -> Iterator[Obstacle]:
     """Find everything that may make the start fail, or a later one."""
-    files = any(server.adapters for server in settings.servers)
+    files = any(server.has_files for server in settings.servers)
     root = settings.storage.root
     if (
         files

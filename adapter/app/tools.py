@@ -175,12 +175,16 @@ class ToolGuards:
             tool_guard.is_for_host = attaching.declares if attaching.parameters else None
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         code_mode = _code_mode(entry, tool_guard, own) if folds else None
+        large = self._files.large_results(
+            entry, tool_guard.offered if folds or planning is not None else None
+        )
         access = None if entry.access is None else self._access(entry, entry.access, tool_guard, folds=folds)
-        return StageTable(
+        table = StageTable(
             [
                 *entries,
                 *(access.entries() if access is not None else ()),
                 *(code_mode.entries() if code_mode is not None else ()),
+                *(large.entries() if large is not None else ()),
                 StageEntry("tools/list", "guard", tool_guard),
             ],
             unfold=code_mode,
@@ -189,6 +193,8 @@ class ToolGuards:
             plans=None if planning is None else self._plans(entry, tool_guard, planning),
             refuses=hides_some or pinning.mode == "block" or policies.sanitization.mode == "block",
         )
+        table.large = large
+        return table
 
     def _planning_of(self, entry: ServerSettings) -> PlanCompiler | None:
         planning = self._planning

@@ -23,6 +23,7 @@ from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, fits
+from adapter.settings.servers.stages import ToolStages
 from adapter.wire.envelope import parse
 
 FOUND, UNKNOWN_NAME = 0, 1
@@ -135,13 +136,24 @@ def _lines(
         yield Line(Slot.PIN, f"access of {rule}")
     yield Line(Slot.PIN, pinning.mode)
     for step in plan.steps if plan is not None else ():
-        yield Line(step.slot, step.detail)
+        if step.slot is not Slot.LARGE_RESULTS:
+            yield Line(step.slot, step.detail)
     if caching is not None:
         yield Line(Slot.CACHE, caching)
     yield Line(Slot.EXECUTE, _execution(entry, name))
+    stages = _stages(entry, name)
+    large, most = stages.large_results, stages.limits.egress
+    if large is not None:
+        less = ", of some hosts less" if large.hosts else ""
+        yield Line(Slot.LARGE_RESULTS, f"results above {large.above} bytes{less} become artifacts")
     errors = "" if plan is None else f"failures as {plan.errors.mode}, exceptions as {plan.errors.expose}"
-    egress = "" if plan is None or plan.egress is None else f", results up to {plan.egress} bytes"
+    egress = "" if plan is None or most is None else f", results up to {most} bytes"
     yield Line(Slot.FINISH, errors + egress or "the upstream's bytes")
+
+
+def _stages(entry: ServerSettings, name: str) -> ToolStages:
+    hosted = next((tool for tool in entry.tools.define if tool.name == name), None)
+    return entry.stages_for(name) if hosted is None else entry.stages_of(hosted)
 
 
 def _unjudged(entry: ServerSettings, name: str, locked: Catalogue | None) -> Iterator[Line]:

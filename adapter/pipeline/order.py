@@ -3,7 +3,8 @@
 A stage declares its slot. Plans sort their stages by it, ``mcp-adapter plan`` prints in this order, and
 ``python -m tests.traceability`` writes the table of ``docs/pipeline.md``. The relay has coarser stages
 (``relay/stages.py``): its rules for callers and its guard are ``PIN``, its plan is ``CONTEXT`` to
-``FINISH``, its uploads and artifacts are within ``EXECUTE``.
+``FINISH``, its uploads and artifacts are within ``EXECUTE``. Its large results are around the plan; of a tool with
+such, it also keeps ``limits.egress``, which stands behind them.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Slot(Enum):
     OUTPUT_TRANSFORM = "output_transform", "plan", "`mappers.output`", '"output transform failed for tool …"'
     PRESENTER = "presenter", "plan", "`presenter`", '"[… Presenter] …"'
     STATE_SYNC = "state_sync", "plan", "`state_sync`", "never"
+    LARGE_RESULTS = "large_results", "relay", "`large_results` ([files](files.md))", "never"
     FINISH = "finish", "plan", "`limits.egress`, `errors`", ""
 
     def __init__(self, label: str, room: str, settings: str, failure: str) -> None:

@@ -32,10 +32,11 @@ from adapter.wire.envelope import Envelope, parse
 from adapter.wire.eras import Era
 from adapter.wire.spans import Edit, MessagePieces, edit, find
 
-TOOL_CALL = ("unfold", "access", "guard", "plan", "own", "rounds", "uploads", "artifacts")
+TOOL_CALL = ("unfold", "access", "guard", "large", "plan", "own", "rounds", "uploads", "artifacts")
 """The slots of ``tools/call``: code mode puts the call that is meant in place; the access rules decide about its
-caller; the guard judges it; its plan stands around all that follows; a tool of the adapter's own answers; the rounds of
-one call are joined; handles become files; the tool is told where to write, and what it wrote is captured."""
+caller; the guard judges it; what is too large of its result becomes artifacts; its plan stands around all that follows;
+a tool of the adapter's own answers; the rounds of one call are joined; handles become files; the tool is told where to
+write, and what it wrote is captured."""
 
 TOOL_LIST = ("access", "own", "guard")
 """The slots of ``tools/list``: the access rules leave out what the caller may not see; code mode answers by itself; the
@@ -48,8 +49,8 @@ ORDER: Mapping[str, tuple[str, ...]] = {
     "tools/call": TOOL_CALL,
     "notifications/cancelled": ("plan",),
     "tasks/list": ("access",),
-    "tasks/get": ("redact",),
-    "tasks/result": ("redact",),
+    "tasks/get": ("large", "redact"),
+    "tasks/result": ("large", "redact"),
     "resources/list": ("access", "artifacts"),
     "resources/templates/list": ("access", "artifacts"),
     "resources/read": ("access", "artifacts"),
@@ -223,6 +224,13 @@ class ToolPlans(Gate, Protocol):
         """The stages of a tool: its plan, if it has one, and the stages ``behind`` it. Raises AdapterError."""
 
 
+class LargeToolResults(Protocol):
+    """The stages in the slot ``large``, by the names of tools."""
+
+    def of(self, tool: str, behind: Stages) -> Stages:
+        """The stages of a tool: its own in this slot, if it has one, and the stages ``behind`` it."""
+
+
 async def walk_request(stages: Stages, call: Call) -> bytes | None:
     """Run the request through the stages; a stage's own response is what is returned, else None."""
     for number, stage in enumerate(stages):
@@ -278,7 +286,8 @@ class StageEntry(NamedTuple):
 class StageTable:
     """The stages of one server's requests.
 
-    ``unfold``, ``access`` and ``guard`` are gates of every ``tools/call``, ``plans`` has the plans around tools.
+    ``unfold``, ``access`` and ``guard`` are gates of every ``tools/call``, ``plans`` has the plans around tools, and
+    ``large`` the stages around those.
     ``refuses``: the guard may keep a tool from being listed or called.
     """
 
@@ -289,6 +298,7 @@ class StageTable:
     guard: CallGuard | None = None
     plans: ToolPlans | None = None
     refuses: bool = False
+    large: LargeToolResults | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.refuses = self.refuses or self.access is not None
@@ -357,9 +367,11 @@ class StageTable:
             stages = next((rows[prefix] for prefix in rows if name.startswith(prefix)), None)
         if stages is None:
             stages = self._rows.get((method, None), ())
-        if self.plans is not None and method == "tools/call" and name is not None:
-            return self.plans.of(name, stages)
-        return stages
+        if method != "tools/call" or name is None:
+            return stages
+        if self.plans is not None:
+            stages = self.plans.of(name, stages)
+        return stages if self.large is None else self.large.of(name, stages)
 
 
 def _concerns(entry: StageEntry, method: str, name: str | None) -> bool:

@@ -37,8 +37,12 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
         yield from _hosted_tools(server, f"servers[{index}]", settings)
         yield from _tools_claimed_twice(server, f"servers[{index}]")
         yield from _arguments_claimed_twice(server, f"servers[{index}]")
-        if settings.uploads.enabled:
-            yield from _helper_names_claimed(server, f"servers[{index}]")
+        if server.shortens and not settings.artifacts.enabled:
+            sentence = (
+                "is required for large_results, which become artifacts: set it to true, or remove those"
+            )
+            yield Problem("artifacts.enabled", sentence)
+        yield from _helper_names_claimed(server, f"servers[{index}]", settings)
     for index, first in _repeated(connector.name.lower() for connector in settings.connectors):
         sentence = f"{settings.connectors[index].name} is already the name of connectors[{first}]"
         yield Problem(f"connectors[{index}].name", sentence)
@@ -243,15 +247,20 @@ def _overlap(one: str, other: str) -> bool:
     return parts[:shorter] == others[:shorter]
 
 
-def _helper_names_claimed(server: ServerSettings, path: str) -> Iterator[Problem]:
-    """Upstream tools with the name of one of the adapter's own upload helpers, which would hide them."""
-    own = {f"{server.id}_get_upload_url": "upload URLs", f"{server.id}_upload_status": "uploads"}
-    if not any(isinstance(entry, UploadConsumer) for entry in server.adapters):
-        return
-    for index, entry in enumerate(server.adapters):
-        for helper in own.keys() & set(entry.tools):
-            sentence = f"{helper} is the name of the adapter's own tool for {own[helper]}"
-            yield Problem(f"{path}.adapters[{index}].tools", f"{sentence}; choose another id for the server")
+def _helper_names_claimed(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
+    """Find tools with the names of the adapter's own, which would hide them."""
+    takes = any(isinstance(entry, UploadConsumer) for entry in server.adapters) and settings.uploads.enabled
+    writes = any(isinstance(entry, ArtifactProducer) for entry in server.adapters) or server.shortens
+    uploads = {f"{server.id}_get_upload_url": "upload URLs", f"{server.id}_upload_status": "uploads"}
+    own = uploads if takes else {}
+    if writes and settings.artifacts.enabled:
+        own[f"{server.id}_read_artifact"] = "reading artifacts"
+    named = [(f"adapters[{index}].tools", entry.tools) for index, entry in enumerate(server.adapters)]
+    named += [(f"tools.define[{index}].name", [tool.name]) for index, tool in enumerate(server.tools.define)]
+    for place, tools in named:
+        for name in own.keys() & tools:
+            sentence = f"{name} is the name of the adapter's own tool for {own[name]}"
+            yield Problem(f"{path}.{place}", f"{sentence}; choose another id for the server")
 
 
 def _state(settings: Settings) -> Iterator[Problem]:

@@ -43,7 +43,7 @@ def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
 
     core, root = read.settings.core, read.settings.storage.root
     state = read.settings.state_file
-    has_files = any(server.adapters for server in read.settings.servers)
+    has_files = any(server.has_files for server in read.settings.servers)
     return ServePlan(
         worker_count(core.workers),
         core.host,

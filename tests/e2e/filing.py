@@ -25,6 +25,9 @@ MIB = 1024 * 1024
 HELPER = "upstream_get_upload_url"
 """The tool that hands out upload URLs."""
 
+READER = "upstream_read_artifact"
+"""The tool that reads artifacts."""
+
 ADAPTERS: tuple[Json, ...] = (
     {"type": "upload_consumer", "tools": ["digest"], "file_path_argument": "path"},
     {"type": "upload_consumer", "tools": ["digests"], "file_path_argument": "paths"},

@@ -17,6 +17,7 @@ from tests.e2e.filing import (
     ADAPTERS,
     HELPER,
     MIB,
+    READER,
     Answer,
     Host,
     Json,
@@ -83,7 +84,7 @@ async def test_a_host_goes_all_the_way_round(name: str, command: Command, tmp_pa
         adapter(tmp_path, upstream.url, adapters=ADAPTERS, core=DOWNLOADS) as front,
         hosted(command, name, front.url, tmp_path) as host,
     ):
-        own = [HELPER, "upstream_upload_status"]
+        own = [HELPER, "upstream_upload_status", READER]
         assert await host.tools() == [*own, "digest", "digests", "digest_inline", "draw", "turn_round"]
         uploads = await uploaded(host, first, second)
         read = await host.call("digests", paths=[upload["upload_handle"] for upload in uploads])

@@ -109,7 +109,7 @@ def test_gates_stand_in_the_order_of_their_slots() -> None:
     unfold, plans = Opening(), Plans()
     table = StageTable(unfold=unfold, plans=plans)
     assert table.gates == {"tools/call": (unfold,), "notifications/cancelled": (plans,)}
-    assert TOOL_CALL[:4] == ("unfold", "access", "guard", "plan")
+    assert TOOL_CALL[:5] == ("unfold", "access", "guard", "large", "plan")
     assert table.guards and not table.empty
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +17,7 @@ from adapter.files.shelf import Shelf
 from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.exchange import ClientResponse as Left
-from adapter.relay.files.artifact_capture import ProducerRule
+from adapter.relay.files.artifact_capture import CaptureRule, ProducerRule
 from adapter.relay.files.artifact_members import ArtifactMembers
 from adapter.relay.files.artifact_producer import Producer
 from adapter.relay.files.artifact_resources import (
@@ -29,13 +29,23 @@ from adapter.relay.files.artifact_resources import (
     ResourceTemplates,
 )
 from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.large_results import (
+    KnownCalls,
+    LargeResultRule,
+    LargeResults,
+    LargeResultStage,
+    PartKeeper,
+    TaskTools,
+)
+from adapter.relay.files.read_artifact_tool import ABOVE, ReadArtifactTool, ReadRule
 from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.signed_urls import Credentials, Links
 from adapter.relay.files.upload_batch import FileLimits
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stages import StageEntry, StageTable
+from adapter.relay.stages import Call, StageEntry, StageTable
+from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator, Mode
@@ -110,6 +120,8 @@ class Tools:
     round_limits: RoundLimits = field(default_factory=lambda: RoundLimits(ttl=1000.0))
     opened: list[Left] = field(default_factory=list)
     members: ArtifactMembers = field(default_factory=ArtifactMembers)
+    large: LargeResultRule | None = None
+    offers: Callable[[Call], Awaitable[Offered]] | None = None
 
     def __post_init__(self) -> None:
         logger = log.get_logger("test")
@@ -160,14 +172,22 @@ class Tools:
         read = ResourceRead(self.registry, (DOCUMENT,), "artifact://", limit=self.resource_limit, links=links)
         texts = TaskTexts(Redaction(self.files.roots, {}))
         producers = ("write", "convert", "read") if self.producing.edits else ("write", "convert")
-        return StageTable(
+        reading = ReadRule("one", most=ABOVE if self.large is None else self.large.terms.above)
+        reader = ReadArtifactTool(
+            reading, self.registry, KnownCalls(lambda key: self.relaying.sessions.row(key))
+        )
+        self.tasks: TaskTools = TaskTools(100)
+        large = None if self.large is None else LargeResults(partial(self._large, self.large), self.tasks)
+        table = StageTable(
             [
+                *(large.entries() if large is not None else ()),
                 *(StageEntry("tools/call", "artifacts", producer, tool) for tool in producers),
                 *(StageEntry("tools/call", "uploads", consumer, tool) for tool in ("read", "convert")),
                 *(
                     StageEntry("tools/call", "rounds", self.rounds, tool)
                     for tool in ("read", "write", "convert")
                 ),
+                StageEntry("tools/call", "own", reader, reading.tool_name),
                 StageEntry("initialize", "announce", announcing),
                 StageEntry("server/discover", "announce", announcing),
                 StageEntry("tasks/result", "redact", texts),
@@ -176,8 +196,18 @@ class Tools:
                 StageEntry("resources/read", "artifacts", read, DOCUMENT.uri),
                 StageEntry("resources/read", "artifacts", read, prefix="artifact://"),
                 StageEntry("subscriptions/listen", "artifacts", SubscriptionStage(self.notifications)),
-            ]
+            ],
         )
+        table.large = large
+        return table
+
+    def _large(self, rule: LargeResultRule, tool: str) -> LargeResultStage | None:
+        if tool == "one_read_artifact":
+            return None
+        capturing = CaptureRule(self.registry, self.files, producing(argument=None, tool=tool))
+        keeper = PartKeeper(capturing, self.links if self.downloads else None, self.notifications)
+        known = KnownCalls(lambda key: self.relaying.sessions.row(key), self.offers)
+        return LargeResultStage(tool, rule, keeper, known, self.tasks, log.get_logger("test"))
 
     # --- the client -------------------------------------------------------------------------------------------
 

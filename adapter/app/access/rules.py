@@ -31,8 +31,12 @@ def access_gate(
 ) -> AccessGate:
     """The gate of one server with these rules; ``folds``: it is in code mode."""
     names = CodeModeNames(entry.id)
+    # Whoever may call a tool may read what came of it.
+    reads = frozenset({f"{entry.id}_read_artifact"}).intersection(
+        tool["name"] for tool in files.own_tools(entry)
+    )
     own = OwnOfferings(
-        frozenset((names.search, names.schema, names.call)) if folds else frozenset(),
+        reads.union((names.search, names.schema, names.call) if folds else ()),
         *files.own_resources(entry),
     )
     shared = entry.upstream.process == "shared" and entry.upstream.kind.needs == "command"
@@ -126,7 +130,8 @@ def known_tools(settings: Settings, locked: Mapping[str, Catalogue]) -> dict[str
     """The tools of the servers that have theirs in the settings, or in a lock file, with those of the adapter."""
     known: dict[str, frozenset[str]] = {}
     for entry in settings.servers:
-        own = frozenset({f"{entry.id}_get_upload_url", f"{entry.id}_upload_status"})
+        names = ("get_upload_url", "upload_status", "read_artifact")
+        own = frozenset(f"{entry.id}_{name}" for name in names)
         if entry.upstream.kind.needs is None:
             known[entry.id] = own | {tool.name for tool in entry.tools.define}
         elif entry.id in locked:

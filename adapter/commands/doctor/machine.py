@@ -70,7 +70,7 @@ def _lock(root: Path, settings: Settings, in_use: bool) -> Finding:
             "its file system has no locks.",
             "Set storage.lock_mode to none, and let only one adapter use it.",
         )
-    if in_use and not any(server.adapters for server in settings.servers):
+    if in_use and not any(server.has_files for server in settings.servers):
         return right("storage", "no server uses files, so the running adapter needs no lock")
     if in_use and lock is RootLock.FREE and not shared:
         return wrong(

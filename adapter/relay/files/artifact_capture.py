@@ -113,7 +113,7 @@ class CaptureRule(NamedTuple):
         match self.rule.locator.mode:
             case "embedded":
                 for each in embedded(result):
-                    yield Captured(await self._store(call, each.name, each.data, each.media_type))
+                    yield Captured(await self.store(call, each.name, each.data, each.media_type))
             case "resource":
                 async for record in self._linked(call, result):
                     yield Captured(record)
@@ -181,10 +181,10 @@ class CaptureRule(NamedTuple):
             response = await call.fetch("resources/read", {"uri": uri})
             contents = _contents(response) if response is not None else []
             for each in embedded({"content": [{"type": "resource", "resource": one} for one in contents]}):
-                yield await self._store(call, each.name, each.data, each.media_type)
+                yield await self.store(call, each.name, each.data, each.media_type)
 
-    async def _store(self, call: Call, name: str | None, data: bytes, said: str | None) -> FileRecord:
-        """Keep bytes that came inside a message."""
+    async def store(self, call: Call, name: str | None, data: bytes, said: str | None) -> FileRecord:
+        """Keep bytes that came inside a message. Raises AdapterError."""
         if self.rule.limit is not None:
             self.rule.limit.check(len(data))
         staging = self.files.stage()

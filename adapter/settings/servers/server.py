@@ -265,6 +265,16 @@ class ServerSettings(Section):
             raise ValueError("must begin with a letter or digit and contain only letters, digits, _ and -")
         return value.strip()
 
+    @property
+    def shortens(self) -> bool:
+        """Tell whether large results of any of its tools become artifacts."""
+        return any(each.large_results for each in (*self.stages.values(), *self.tools.define))
+
+    @property
+    def has_files(self) -> bool:
+        """Tell whether files of its callers are kept."""
+        return bool(self.adapters) or self.shortens
+
     def stages_for(self, tool: str) -> ToolStages:
         """The stages of all matching globs for the tool of this name, merged."""
         return ToolStages().overridden(*(stages for glob, stages in self.stages.items() if fits(tool, glob)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from adapter.settings.section import (
     ByteSize,
@@ -188,6 +188,30 @@ class StageLimits(Section):
     )
 
 
+class LargeResults(Section):
+    """Results that are too large to be shown whole: their parts become artifacts, of which the beginning is shown."""
+
+    above: Annotated[ByteSize, Field(ge=8192)] = Field(
+        default=64 << 10,
+        description="Size of a result, as JSON, above which its largest parts become artifacts; at least `8Ki`. One "
+        "answer of `{id}_read_artifact` is never larger.",
+    )
+    hosts: bool = Field(
+        default=True,
+        description="Lower `above` for a client that is known to show its model less "
+        "([files](files.md#large-results)).",
+    )
+    preview: Annotated[ByteSize, Field(ge=256)] = Field(
+        default=4 << 10, description="Size of what is shown of each such part, at most half of `above`."
+    )
+
+    @model_validator(mode="after")
+    def _is_a_part(self) -> LargeResults:
+        if self.preview > self.above // 2:
+            raise ValueError("preview may be at most half of above")
+        return self
+
+
 class StageCache(Section):
     """Caching of a tool's results. A key that is left out has the value in `servers[].tools.cache`.
 
@@ -245,6 +269,9 @@ class StageKeys(Section):
         description="Functions around the execution, as `file.py#function`; the first is the outermost.",
     )
     limits: StageLimits = Field(default_factory=StageLimits)
+    large_results: LargeResults | None = Field(
+        default=None, description="Keep what is too large of a result as artifacts; null shows results whole."
+    )
     cache: StageCache = Field(default_factory=StageCache)
     presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
     state_sync: ToolStateSync = Field(default_factory=ToolStateSync)

@@ -68,7 +68,7 @@ async def test_a_tool_takes_a_file_and_gives_another(
     for adapters in ([TAKES, GIVES], [GIVES, TAKES]):
         core = {"tool_definition_pinning": {"mode": guard}}
         async with in_session(turning, server={"adapters": adapters}, core=core) as (_, _, client):
-            (_, _, listed) = (await rpc(client, "tools/list", {}))["tools"]
+            (*_, listed) = (await rpc(client, "tools/list", {}))["tools"]
             definitions.append(listed)
             handle = (await upload(client, b"hello"))[1]["upload_handle"]
             answer = await call(client, "turn", {"path": handle, "filename": "b.txt"})

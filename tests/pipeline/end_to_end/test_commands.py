@@ -87,7 +87,7 @@ shop find (statement, 30 s in all)
   11  output_transform  code.py#mapped
   12  presenter         row
   13  state_sync        invalidates nothing
-  14  finish            failures as jsonrpc, exceptions as message, results up to 2097152 bytes
+  15  finish            failures as jsonrpc, exceptions as message, results up to 2097152 bytes
 
 """
 
@@ -101,7 +101,7 @@ shop drop (script, 30 s in all)
    7  validate          0 inputs, strictly
   10  execute           code.py#mapped, subprocess
   13  state_sync        invalidates shop.*
-  14  finish            failures as result, exceptions as safe
+  15  finish            failures as result, exceptions as safe
 
 """
 
@@ -111,7 +111,7 @@ up take (proxied)
    1  resolve           unknown: the upstream's answer
    2  pin               warn
   10  execute           handles in path become base64, then the upstream
-  14  finish            the upstream's bytes
+  15  finish            the upstream's bytes
 
 up turn (proxied)
    0  admit             bodies up to 4194304 bytes, session and principal
@@ -119,14 +119,14 @@ up turn (proxied)
    2  pin               warn
   10  execute           handles in path become base64, then the upstream, \
 then its file by its result, by regex is captured
-  14  finish            the upstream's bytes
+  15  finish            the upstream's bytes
 
 up give (proxied)
    0  admit             bodies up to 4194304 bytes, session and principal
    1  resolve           unknown: the upstream's answer
    2  pin               warn
   10  execute           the upstream, then its file by its result, by regex is captured
-  14  finish            the upstream's bytes
+  15  finish            the upstream's bytes
 
 up get_* (proxied)
    0  admit             bodies up to 4194304 bytes, session and principal
@@ -137,7 +137,7 @@ up get_* (proxied)
    9  cache             30 s, apart by session
   10  execute           the upstream
   13  state_sync        invalidates nothing
-  14  finish            failures as jsonrpc, exceptions as safe
+  15  finish            failures as jsonrpc, exceptions as safe
 
 Any other tool is forwarded byte for byte.
 """
@@ -194,7 +194,7 @@ def test_h1_a_plan_is_shown_of_any_name(config: str, capsys: pytest.CaptureFixtu
     assert run(["plan", "up", "get_this", "--config", config]) == 0
     assert "validate" in capsys.readouterr().out
     assert run(["plan", "up", "other", "--config", config]) == 0
-    assert capsys.readouterr().out.splitlines()[-2] == "  14  finish            the upstream's bytes"
+    assert capsys.readouterr().out.splitlines()[-2] == "  15  finish            the upstream's bytes"
 
 
 def test_a_plan_tells_which_patterns_of_a_locked_schema_nobody_judges(

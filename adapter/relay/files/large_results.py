@@ -1,0 +1,321 @@
+"""The stage that keeps what is too large of a tool's result as artifacts of the caller, and shows how it begins.
+
+It is a stage of the relay, around the plan of a tool: so it stands around hosted tools too, what a cache keeps is
+whole, and it sees the results of tasks. ``limits.egress`` comes behind it, so it keeps that too where both are set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from structlog.typing import FilteringBoundLogger
+
+from adapter.errors import AdapterError, BadJson
+from adapter.relay.background import in_turns
+from adapter.relay.files.artifact_capture import CaptureRule
+from adapter.relay.files.artifact_resources import iso
+from adapter.relay.files.signed_urls import Links
+from adapter.relay.notifications import Notifications
+from adapter.relay.replies import long_value
+from adapter.relay.stages import Call, Stage, StageEntry, Stages
+from adapter.relay.tools.catalogue_reader import Offered
+from adapter.rules.access.sessions import decode
+from adapter.rules.clients.result_limits import SMALLEST, host_limit
+from adapter.rules.files.file_records import FileRecord
+from adapter.rules.last_used import LastUsed
+from adapter.rules.results.large_results import (
+    STRUCTURED,
+    KeptPart,
+    LargePart,
+    ResultPlace,
+    Terms,
+    chosen,
+    listing,
+    result_of,
+    short_structured,
+    structured_part,
+    without_rest,
+)
+from adapter.rules.results.result_size import limited
+from adapter.rules.results.tool_results import Shown, ShownFile, is_task, rpc_result
+from adapter.rules.schema.checker import compile_schema
+from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid, SchemaTooLarge
+from adapter.rules.text.unicode import LONGEST_NAME
+from adapter.state.port import Row
+from adapter.wire.envelope import parse
+from adapter.wire.piecewise import one_piece
+from adapter.wire.signed_urls import artifact_uri
+from adapter.wire.spans import find
+
+T = TypeVar("T")
+
+TaskTools: TypeAlias = LastUsed[tuple[str, str], str]
+"""The tools of tasks, by the scope of their caller and their id."""
+
+LONGEST_TASK = 16 << 10
+"""Bytes of a result that may be a task: it has not much more than an id."""
+
+TASK_ID = b'"taskId"'
+TOOL = "tool of the task"
+"""The note of a request for a task's result."""
+
+ANY_TOOL = "*"
+
+
+class LargeResultRule(NamedTuple):
+    """What is done with the results of one tool. ``hosts``: a host that shows less gets less. ``egress`` is the most
+    bytes of a result that leave, None for any number.
+    """
+
+    terms: Terms
+    hosts: bool = True
+    egress: int | None = None
+
+
+class KnownCalls(NamedTuple):
+    """What is known about calls: the rows of their sessions, and what their server ``offers``; None where no tool of
+    it has a schema of its output.
+    """
+
+    rows: Callable[[str], Awaitable[tuple[Row | None, int]]]
+    offers: Callable[[Call], Awaitable[Offered]] | None = None
+
+    async def definition(self, call: Call, tool: str) -> Mapping[str, Any] | None:
+        """A tool's definition as its client sees it, None where there is none. Raises AdapterError."""
+        offered = None if self.offers is None else await self.offers(call)
+        raw = None if offered is None else offered.definition(tool)
+        return None if raw is None else parse(raw)
+
+    async def client(self, call: Call) -> object:
+        """``clientInfo`` of the client that calls, None where it gave none. Raises AdapterError."""
+        if call.modern:
+            return _value(call.envelope.body, ("params", "_meta", "io.modelcontextprotocol/clientInfo"))
+        row, _ = (None, 0) if call.origin.session is None else await self.rows(call.origin.session)
+        if row is None:
+            return None
+        try:
+            return _value(decode(row.value).handshake.initialize, ("params", "clientInfo"))
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class PartKeeper:
+    """Keeps parts of results as files. ``links`` is None where there are no downloads."""
+
+    capturing: CaptureRule
+    links: Links | None
+    notifications: Notifications
+
+    async def keep(self, call: Call, data: bytes, part: LargePart, media_type: str | None) -> FileRecord:
+        """Keep one file, and do not let it go before the call is over. Raises AdapterError."""
+        record = await self.capturing.store(call, part.name, data, media_type)
+        call.defer(await self.capturing.registry.hold(record))
+        return record
+
+    def shown(self, call: Call, record: FileRecord) -> Shown:
+        """The file as the result tells of it."""
+        found, expires = record.content, self.capturing.registry.expires_at(record)
+        scheme, base = self.capturing.rule.scheme, call.origin.base
+        return Shown(
+            artifact_uri(record.scope, record.id, record.filename, scheme),
+            record.id,
+            ShownFile(record.filename, found.media_type, found.size, found.sha256),
+            None if expires is None else iso(expires),
+            record.exposed,
+            None if self.links is None else self.links.download(base, record),
+        )
+
+
+class LargeResultStage(Stage):
+    """The stage of one tool, whose ``tasks`` it remembers. Where something cannot be kept, the result leaves whole."""
+
+    def __init__(
+        self,
+        tool: str,
+        rule: LargeResultRule,
+        keeper: PartKeeper,
+        known: KnownCalls,
+        tasks: TaskTools,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._tool = tool
+        self._rule = rule
+        self._keeper = keeper
+        self._known = known
+        self._tasks = tasks
+        self._log = log
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        if len(response) <= LONGEST_TASK and TASK_ID in response:
+            self._note_task(call, parse(response).get("result"))
+        response = await self.shortened(call, response)
+        egress = self._rule.egress
+        if egress is None or len(response) <= egress:
+            return response
+        result = (await long_value(response)).get("result")
+        if not isinstance(result, dict):
+            return response
+        left = limited(result, egress)
+        return response if left is result else rpc_result(call.envelope.id_bytes, left)
+
+    def _note_task(self, call: Call, result: Any) -> None:
+        """Remember whose the result of a task will be."""
+        if is_task(result):
+            # In 2025-11-25 the task is a member of the result, in the extension for 2026-07-28 the result itself.
+            task = result.get("task") or result
+            if isinstance(task, dict) and isinstance(number := task.get("taskId"), str):
+                self._tasks.put((call.scope.id, number), self._tool)
+
+    async def shortened(self, call: Call, response: bytes, path: tuple[str, ...] = ()) -> bytes:
+        """The response with artifacts in the place of what is too large in the result at ``path`` in it."""
+        terms = self._rule.terms
+        if len(response) <= (min(SMALLEST, terms.above) if self._rule.hosts else terms.above):
+            return response
+        try:
+            return await self._shortened(call, response, path)
+        except AdapterError as error:
+            self._log.warning("a large result was not kept", tool=self._tool, why=error.code)
+        except Exception:
+            self._log.exception("a large result was not kept", tool=self._tool)
+        return response
+
+    async def _shortened(self, call: Call, response: bytes, path: tuple[str, ...]) -> bytes:
+        result = await _beside(response, partial(result_of, response, path))
+        if result is None:
+            return response
+        terms = await self._terms(call)
+        if result.size <= terms.above:
+            return response
+        short = await self._structured(call, response, result, terms)
+        part = structured_part(result, terms) if short is not None else None
+        parts = await _beside(response, partial(chosen, response, result, part, terms))
+        kept = await self._kept(call, response, parts, short)
+        if not kept:
+            return response
+        if self._keeper.capturing.rule.exposed:
+            self._keeper.notifications.resources_changed(call.scope)
+        return await _beside(response, partial(without_rest, response, result, kept, terms, path))
+
+    async def _terms(self, call: Call) -> Terms:
+        terms = self._rule.terms
+        if not self._rule.hosts:
+            return terms
+        client = await self._known.client(call)
+        if host_limit(client) is None:
+            return terms
+        try:
+            definition = await self._known.definition(call, self._tool)
+        except AdapterError:
+            definition = None
+        most = host_limit(client, definition)
+        above = min(terms.above, terms.above if most is None else most)
+        return terms._replace(above=above, preview=min(terms.preview, above // 2))
+
+    async def _structured(
+        self, call: Call, response: bytes, result: ResultPlace, terms: Terms
+    ) -> tuple[bytes, str | None] | None:
+        """What takes the place of structured content. Without the tool's schema, nothing is known to fit it."""
+        part = structured_part(result, terms)
+        if part is None:
+            return None
+        try:
+            definition = await self._known.definition(call, self._tool)
+        except AdapterError:
+            return None
+        if definition is None and self._known.offers is not None:
+            return None
+        fits = _fitting(None if definition is None else definition.get("outputSchema"))
+        return await _beside(response, partial(short_structured, response, part, terms, fits))
+
+    async def _kept(
+        self, call: Call, response: bytes, parts: Sequence[LargePart], short: tuple[bytes, str | None] | None
+    ) -> list[KeptPart]:
+        records: list[FileRecord] = []
+        kept: list[KeptPart] = []
+        try:
+            for part in parts:
+                data, media_type = await _beside(response, partial(part.file, response))
+                records.append(await self._keeper.keep(call, data, part, media_type))
+                shown = self._keeper.shown(call, records[-1])
+                value = listing(*short, shown) if short is not None and part.path == STRUCTURED else None
+                kept.append(KeptPart(part, data, shown, value))
+        except BaseException:
+            # Nobody will be told of the others.
+            for record in records:
+                await self._keeper.capturing.registry.drop(record)
+            raise
+        return kept
+
+
+class TaskResultStage(Stage):
+    """The stage of ``tasks/result`` and ``tasks/get``, which have the result of a call, at ``path`` in their own.
+
+    A task that is not known, such as one of another replica, counts as one of a tool that only the glob ``*`` names.
+    """
+
+    def __init__(self, large: LargeResults, *path: str) -> None:
+        self._large = large
+        self._path = path
+
+    async def ask(self, call: Call) -> bytes | None:
+        number = _value(call.request, ("params", "taskId"))
+        tool = self._large.tasks.get((call.scope.id, number)) if isinstance(number, str) else None
+        call.notes[TOOL] = ANY_TOOL if tool is None else tool
+        return None
+
+    async def answer(self, call: Call, response: bytes) -> bytes:
+        stage = self._large.stage_of(call.notes[TOOL])
+        return response if stage is None else await stage.shortened(call, response, self._path)
+
+
+class LargeResults:
+    """The stages of one server's tools. ``stage_of`` gives that of a tool, None for a tool without. ``tasks`` are the
+    tools of the tasks that were begun here.
+    """
+
+    def __init__(self, stage_of: Callable[[str], LargeResultStage | None], tasks: TaskTools) -> None:
+        self.stage_of = stage_of
+        self.tasks = tasks
+
+    def entries(self) -> list[StageEntry]:
+        """The stages of what brings results beside calls."""
+        return [
+            StageEntry("tasks/result", "large", TaskResultStage(self)),
+            StageEntry("tasks/get", "large", TaskResultStage(self, "result")),
+        ]
+
+    def of(self, tool: str, behind: Stages) -> Stages:
+        """The stages of a tool: its own here, if it has one, and those ``behind`` it."""
+        stage = None if len(tool) > LONGEST_NAME else self.stage_of(tool)
+        return behind if stage is None else (stage, *behind)
+
+
+def _value(message: bytes, path: tuple[str, ...]) -> object:
+    span = find(message, path)
+    return None if span is None else parse(message[slice(*span)])
+
+
+def _fitting(schema: object) -> Callable[[Any], bool]:
+    """Return the test whether a value is allowed by the schema that the client knows; without one all are."""
+    if not isinstance(schema, Mapping):
+        return lambda _: True
+
+    def fits(value: Any) -> bool:
+        try:
+            return not compile_schema(schema).judged(value).faults
+        except (SchemaInvalid, SchemaTooLarge, OutOfSteps):
+            return False
+
+    return fits
+
+
+async def _beside(response: bytes, work: Callable[[], T]) -> T:
+    """Do work that looks through a response; in a thread where that is large."""
+    try:
+        return await in_turns(one_piece(work, len(response)))
+    except ValueError:
+        raise BadJson from None
