@@ -108,11 +108,12 @@ async function view(blob, name) {
 
 function saver(server, file, name) {
   const link = near(file.download_url);
-  // A signed link of the adapter's own streams to the disk; all else goes through memory.
+  // A signed link of the adapter's own streams to the disk; all else goes through memory. Some browsers ask for it as
+  // for a page that is opened, so it says that the file itself is wanted.
   if (link)
     return h(
       'a',
-      { class: 'button small', href: link, download: name, rel: 'noopener' },
+      { class: 'button small', href: `${link}&download=1`, download: name, rel: 'noopener' },
       icon('down'),
       h('span', {}, 'Download'),
     );
