@@ -136,6 +136,11 @@ class Aim:
             return {}
         return {"Authorization": STRANGER if self.chance.random() < 0.1 else f"Bearer {self.token}"}
 
+    def accept(self, operation: str) -> dict[str, str]:
+        """Header fields of who opens a link: a person, most of the time."""
+        by_person = operation == "openUploadLink" and self.chance.random() < 0.8
+        return {"Accept": "text/html"} if by_person else {}
+
     def at(self, case: Any, operation: str) -> None:
         """Change the case. Values that its schema forbids may stay among those that are not touched."""
         if self.chance.random() < 0.1:
@@ -151,7 +156,7 @@ class Aim:
             named, query = self.chance.choice(self.known.files)
             case.path_parameters.update(named)
             case.query = self.chance.choice((query, {}, {**query, "sig": "0"}))
-        elif operation == "uploadFiles" and self.chance.random() < 0.5:
+        elif operation in ("uploadFiles", "openUploadLink") and self.chance.random() < 0.5:
             # Good for one upload each, so none can be kept for many cases.
             case.path_parameters["server"], case.query = self.known.upload_link()
         elif operation == "acceptPins" and isinstance(case.body, dict) and self.chance.random() < 0.7:
@@ -299,9 +304,9 @@ def tried(operation: Any, cases: int, aim: Aim, session: Any) -> Outcome:
             with session.request(**asked, stream=True, timeout=PATIENCE) as head:
                 outcome.judge_stream(case, head, stranger=stranger)
             return
-        outcome.judge(
-            case, case.call(session=session, headers=credential, timeout=PATIENCE), stranger=stranger
-        )
+        fields = {**credential, **aim.accept(outcome.operation)}
+        answer = case.call(session=session, headers=fields, timeout=PATIENCE)
+        outcome.judge(case, answer, stranger=stranger)
 
     began = time.monotonic()
     send()

@@ -48,6 +48,7 @@ REACHED = {
     "listOwnFiles": {"200", "404"},
     "followServer": {"200", "404"},
     "uploadFiles": {"200", "400", "401", "404"},
+    "openUploadLink": {"200", "401", "404", "405"},
     "downloadDelivery": {"401", "404"},
     "downloadArtifact": {"200", "206", "401", "404"},
 }
