@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from adapter.app.base import Base
@@ -35,6 +35,7 @@ START_COOLDOWN = 1.0
 Observed = Callable[[ServerSettings, StageTable, Upstream], Upstream]
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Upstreams:
     """Makes the servers, each with its upstream.
 
@@ -42,21 +43,13 @@ class Upstreams:
     people; None where there are none. ``observed`` returns an upstream to which operations are counted.
     """
 
-    def __init__(
-        self,
-        base: Base,
-        hosting: HostedTools | None = None,
-        replicas: ReplicaService | None = None,
-        grants: UpstreamGrants | None = None,
-        observed: Observed | None = None,
-    ) -> None:
-        self.base = base
-        self.hosting = hosting
-        self.replicas = replicas
-        self.grants = grants
-        self.observed = observed
-        self.process_uses: dict[str, Callable[[], ProcessUse]] = {}
-        self._processes: Supervisor | None = None
+    base: Base
+    hosting: HostedTools | None = None
+    replicas: ReplicaService | None = None
+    grants: UpstreamGrants | None = None
+    observed: Observed | None = None
+    process_uses: dict[str, Callable[[], ProcessUse]] = field(default_factory=dict, init=False)
+    _processes: Supervisor | None = field(default=None, init=False)
 
     @property
     def processes(self) -> Supervisor:

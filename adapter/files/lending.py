@@ -16,6 +16,7 @@ import os
 import stat
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from adapter.errors import StorageFailed, StorageFull
 from adapter.files import areas
@@ -46,19 +47,19 @@ _Way = tuple[str, str, str]
 _Copies = Sequence[tuple[_Way, Sequence[str]]]
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class FileCopies:
     """Makes copies of at most ``most`` bytes together, and removes old ones. Belongs to the event loop; ``_begin``,
     ``_remove`` and what they call run in threads."""
 
-    def __init__(self, root: Root, disk: Disk, most: int | None) -> None:
-        self._root = root
-        self._disk = disk
-        self._most = most
-        self._sizes: dict[str, int] = {}
-        self._total = 0
-        self._over: OrderedDict[_Way, list[str]] = OrderedDict()
-        self._surplus: list[tuple[_Way, list[str]]] = []
-        self._under_way = 0
+    root: Root
+    disk: Disk
+    most: int | None
+    _sizes: dict[str, int] = field(default_factory=dict, init=False)
+    _total: int = field(default=0, init=False)
+    _over: OrderedDict[_Way, list[str]] = field(default_factory=OrderedDict, init=False)
+    _surplus: list[tuple[_Way, list[str]]] = field(default_factory=list, init=False)
+    _under_way: int = field(default=0, init=False)
 
     async def lend(self, place: Place, copy: str, *, size: int, modified: int) -> bool:
         """See FileStore."""
@@ -67,21 +68,21 @@ class FileCopies:
             if copy in (over := self._over.get(way, [])):
                 over.remove(copy)
         else:
-            if self._most is not None and self._total + size > self._most:
-                self._make_room(size, self._most)
+            if self.most is not None and self._total + size > self.most:
+                self._make_room(size, self.most)
             self._sizes[copy] = size
             self._total += size
         surplus, self._surplus = self._surplus, []
         part = os.urandom(16).hex()
         self._under_way += 1
         try:
-            made = await self._disk.do(self._begin, way, place.name, (part, copy), (size, modified), surplus)
+            made = await self.disk.do(self._begin, way, place.name, (part, copy), (size, modified), surplus)
             while isinstance(made, _CopyJob):
-                made = await self._disk.do(made.go_on, max(_LEAST_TURN, _TURNS // self._under_way))
+                made = await self.disk.do(made.go_on, max(_LEAST_TURN, _TURNS // self._under_way))
         except BaseException:
             # What an earlier round of the call has left under the copy's own name stays.
             self.give_back(place, copy)
-            await self._disk.do(self._remove, [(way, [part])])
+            await self.disk.do(self._remove, [(way, [part])])
             raise
         finally:
             self._under_way -= 1
@@ -139,7 +140,7 @@ class FileCopies:
         self._remove(surplus)
         part, whole = copy
         try:
-            directory = Descriptor(areas.walk(self._root.base, way))
+            directory = Descriptor(areas.walk(self.root.base, way))
         except OSError as error:
             if areas.says_absent(error):
                 return False
@@ -161,7 +162,7 @@ class FileCopies:
     def _remove(self, copies: _Copies) -> None:
         """Remove what can be removed; the rest goes with its file."""
         for way, names in copies:
-            with contextlib.suppress(OSError), areas.entered(self._root.base, way) as directory:
+            with contextlib.suppress(OSError), areas.entered(self.root.base, way) as directory:
                 for name in names:
                     areas.remove_entry(directory, name)
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ from adapter.rules.statements.statements import (
 from adapter.rules.text.json_values import NotJson, compact, require_size
 
 
+@dataclass(eq=False, slots=True)
 class Database:
     """A connector and its limits: ``timeout`` in seconds for a statement, and for the connection at start.
 
@@ -43,23 +44,14 @@ class Database:
     span.
     """
 
-    def __init__(
-        self,
-        connector: Connector,
-        *,
-        timeout: float,
-        max_rows: int,
-        required: bool,
-        tracing: PlanTracer | None = None,
-    ) -> None:
-        self.connector = connector
-        self.timeout = timeout
-        self.max_rows = max_rows
-        self.required = required
-        self._tracing = tracing
-        self._opening: asyncio.Task[None] | None = None
-        self._is_open = False
-        self._closed = False
+    connector: Connector
+    timeout: float = field(kw_only=True)
+    max_rows: int = field(kw_only=True)
+    required: bool = field(kw_only=True)
+    tracing: PlanTracer | None = field(default=None, kw_only=True)
+    _opening: asyncio.Task[None] | None = field(default=None, init=False)
+    _is_open: bool = field(default=False, init=False)
+    _closed: bool = field(default=False, init=False)
 
     def __repr__(self) -> str:
         return f"<Database {self.connector.name!r} ({self.connector.kind})>"
@@ -95,11 +87,11 @@ class Database:
 
     async def run(self, bound: Bound, timeout: float) -> Rows:
         """See Connector. Raises ConnectorFailed where it cannot be opened now, QueryFailed, QueryTimedOut."""
-        if self._tracing is None:
+        if self.tracing is None:
             return await self._run(bound, timeout)
         kind = self.connector.kind
         attributes = {"connector.type": kind, "connector.name": self.connector.name}
-        with self._tracing.span(f"connector.{kind}", attributes):
+        with self.tracing.span(f"connector.{kind}", attributes):
             return await self._run(bound, timeout)
 
     async def _run(self, bound: Bound, timeout: float) -> Rows:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -35,6 +35,7 @@ callers waiting.
 T = TypeVar("T")
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Refreshed(Generic[T]):
     """A value that ``ask`` gives: used for ``fresh`` seconds, and on where no newer one can be had.
 
@@ -42,25 +43,18 @@ class Refreshed(Generic[T]):
     same request, which goes on when they leave. ``clock`` gives seconds that never go back.
     """
 
-    def __init__(
-        self,
-        ask: Callable[[], Coroutine[Any, Any, T]],
-        clock: Callable[[], float],
-        fresh: float,
-        pause: float,
-    ) -> None:
-        self._ask = ask
-        self._clock = clock
-        self._fresh = fresh
-        self._pause = pause
-        self._value: T | None = None
-        self._failure: Exception | None = None
-        self._until = -math.inf
-        self._asking: asyncio.Task[None] | None = None
+    ask: Callable[[], Coroutine[Any, Any, T]]
+    clock: Callable[[], float]
+    fresh: float
+    pause: float
+    _value: T | None = field(default=None, init=False)
+    _failure: Exception | None = field(default=None, init=False)
+    _until: float = field(default=-math.inf, init=False)
+    _asking: asyncio.Task[None] | None = field(default=None, init=False)
 
     async def get(self) -> T:
         """The value. Raises what ``ask`` raised where there never was one: an AdapterError, or ValueError."""
-        if self._clock() >= self._until:
+        if self.clock() >= self._until:
             if self._asking is None:
                 self._asking = asyncio.create_task(self._refresh())
             await asyncio.shield(self._asking)
@@ -74,12 +68,12 @@ class Refreshed(Generic[T]):
 
     async def _refresh(self) -> None:
         try:
-            self._value = await self._ask()
-            self._until = self._clock() + self._fresh
+            self._value = await self.ask()
+            self._until = self.clock() + self.fresh
         except (AdapterError, ValueError) as error:
             self._failure = error.with_traceback(None)
-            pause = self._pause if self._value is None else max(RETRY, self._pause)
-            self._until = self._clock() + pause
+            pause = self.pause if self._value is None else max(RETRY, self.pause)
+            self._until = self.clock() + pause
         finally:
             self._asking = None
 

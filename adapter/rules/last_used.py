@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -17,6 +18,7 @@ class Weight(NamedTuple):
     size: int
 
 
+@dataclass(eq=False, slots=True)
 class LastUsed(Generic[K, V]):
     """At most ``most`` values, whose parts weigh at most ``most_bytes``, though always the last one. Without ``weigh``
     they weigh nothing.
@@ -24,18 +26,12 @@ class LastUsed(Generic[K, V]):
     ``values`` may be looked into directly, which counts as no use.
     """
 
-    def __init__(
-        self,
-        most: int,
-        most_bytes: int = 0,
-        weigh: Callable[[V], Weight] = lambda value: Weight(id(value), 0),
-    ) -> None:
-        self._most = most
-        self._most_bytes = most_bytes
-        self._weigh = weigh
-        self._sharing: dict[Hashable, int] = {}
-        self.values: OrderedDict[K, V] = OrderedDict()
-        self.size = 0
+    most: int
+    most_bytes: int = 0
+    weigh: Callable[[V], Weight] = lambda value: Weight(id(value), 0)
+    _sharing: dict[Hashable, int] = field(default_factory=dict, init=False)
+    values: OrderedDict[K, V] = field(default_factory=OrderedDict, init=False)
+    size: int = field(default=0, init=False)
 
     def __repr__(self) -> str:
         return f"<LastUsed: {len(self.values)} values, {self.size} bytes>"
@@ -56,13 +52,13 @@ class LastUsed(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Keep the value in place of another of that key, and let go of what was not used for longest."""
         self.drop(key)
-        part, size = self._weigh(value)
+        part, size = self.weigh(value)
         sharers = self._sharing.get(part, 0)
         self._sharing[part] = sharers + 1
         if not sharers:
             self.size += size
         self.values[key] = value
-        while len(self.values) > 1 and (len(self.values) > self._most or self.size > self._most_bytes):
+        while len(self.values) > 1 and (len(self.values) > self.most or self.size > self.most_bytes):
             self.drop(next(iter(self.values)))
 
     def drop(self, key: K) -> None:
@@ -70,7 +66,7 @@ class LastUsed(Generic[K, V]):
         value = self.values.pop(key, None)
         if value is None:
             return
-        part, size = self._weigh(value)
+        part, size = self.weigh(value)
         self._sharing[part] -= 1
         if not self._sharing[part]:
             del self._sharing[part]

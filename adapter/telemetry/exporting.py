@@ -76,31 +76,26 @@ class ExportGate:
         self._until = min(self._until, time.monotonic() + seconds)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Gated:
     """An exporter of metrics or log lines behind a gate: what comes too late is dropped.
 
     It adds the metrics of the ``registry`` to each export, where there are some.
     """
 
-    def __init__(
-        self,
-        exporter: MetricExporter | LogRecordExporter,
-        gate: ExportGate,
-        registry: RegistryMetrics | None = None,
-    ) -> None:
-        self._exporter: Any = exporter
-        self._gate = gate
-        self._registry = registry
+    exporter: Any
+    gate: ExportGate
+    registry: RegistryMetrics | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._exporter, name)
+        return getattr(self.exporter, name)
 
     def export(self, batch: Any, **options: Any) -> Any:
         """Return what the exporter returns, or None while the gate is shut; no processor looks at that None."""
-        if not self._gate.open:
+        if not self.gate.open:
             return None
-        joined = batch if self._registry is None else self._registry.joined(batch)
-        return self._exporter.export(joined, **options)
+        joined = batch if self.registry is None else self.registry.joined(batch)
+        return self.exporter.export(joined, **options)
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from adapter.errors import AdapterError, Unauthorized, UpstreamRefused
@@ -52,6 +52,7 @@ async def _nothing() -> None:
     """Leave what has nothing to release."""
 
 
+@dataclass(eq=False, slots=True)
 class AuthorizedUpstream:
     """Stands before ``upstream`` and gives each request the credential of its caller.
 
@@ -61,20 +62,13 @@ class AuthorizedUpstream:
     401 that the server is there. ``release`` is awaited when the upstream is closed.
     """
 
-    def __init__(
-        self,
-        upstream: Upstream,
-        credentials: UpstreamCredentials,
-        refusal: Refusal,
-        release: Callable[[], Awaitable[None]] = _nothing,
-    ) -> None:
-        self._upstream = upstream
-        self._credentials = credentials
-        self._refusal = refusal
-        self._release = release
+    upstream: Upstream
+    credentials: UpstreamCredentials
+    refusal: Refusal
+    release: Callable[[], Awaitable[None]] = _nothing
 
     def __repr__(self) -> str:
-        return f"<AuthorizedUpstream {self._upstream!r}>"
+        return f"<AuthorizedUpstream {self.upstream!r}>"
 
     async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         """See Upstream. Also raises what the credentials raise, and the refusal."""
@@ -84,16 +78,16 @@ class AuthorizedUpstream:
             reply = await self._once_more(request, read_timeout, value, reply)
         if reply.status not in (401, 403) or not request.caller.fields:
             return reply
-        return self._refusal(request, reply)
+        return self.refusal(request, reply)
 
     async def close(self) -> None:
         """See Upstream."""
-        await self._release()
-        await self._upstream.close()
+        await self.release()
+        await self.upstream.close()
 
     async def _value(self, caller: Caller) -> str | None:
         try:
-            return await self._credentials.authorization(caller)
+            return await self.credentials.authorization(caller)
         except AdapterError:
             if caller.fields:
                 raise
@@ -104,7 +98,7 @@ class AuthorizedUpstream:
     ) -> UpstreamReply:
         """The answer to the request with a renewed credential; ``reply`` where there is none."""
         try:
-            if not await self._credentials.refused(request.caller, value, challenge_of(reply)):
+            if not await self.credentials.refused(request.caller, value, challenge_of(reply)):
                 return reply
             renewed = await self._value(request.caller)
         except BaseException:
@@ -117,7 +111,7 @@ class AuthorizedUpstream:
 
     async def _sent(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
         try:
-            return await self._upstream.send(request, read_timeout)
+            return await self.upstream.send(request, read_timeout)
         except UpstreamRefused as refused:
             # Of a message that a server over SSE did not accept nothing else is left.
             return WholeReply(401, (), str(refused).encode())

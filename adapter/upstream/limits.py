@@ -6,6 +6,7 @@ import asyncio
 import resource
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from adapter.errors import AdapterError, LimitReached
@@ -28,6 +29,7 @@ def scarce(number: int, reserves: int) -> bool:
 C = TypeVar("C")
 
 
+@dataclass(eq=False, slots=True)
 class ExchangeLimit(Generic[C]):
     """At most ``limit`` exchanges at once, each on a connection (C) of its own.
 
@@ -35,17 +37,14 @@ class ExchangeLimit(Generic[C]):
     ``noun``, what there are too many of, and ``setting``, which limits them.
     """
 
-    __slots__ = ("_noun", "_patience", "_setting", "limit", "on_wait", "queue", "taken")
-
-    def __init__(self, limit: int, *, patience: float, noun: str, setting: str) -> None:
-        self.limit = limit
-        self.taken = 0
-        self.queue: deque[asyncio.Future[C | None]] = deque()
-        self._patience = patience
-        self.on_wait: Callable[[float, bool], None] | None = None
-        """Is told how many seconds an exchange waited, and True if it got a place; None where nobody counts."""
-        self._noun = noun
-        self._setting = setting
+    limit: int
+    patience: float = field(kw_only=True)
+    noun: str = field(kw_only=True)
+    setting: str = field(kw_only=True)
+    taken: int = field(default=0, init=False)
+    queue: deque[asyncio.Future[C | None]] = field(default_factory=deque, init=False)
+    on_wait: Callable[[float, bool], None] | None = field(default=None, init=False)
+    """Is told how many seconds an exchange waited, and True if it got a place; None where nobody counts."""
 
     def __repr__(self) -> str:
         return f"<ExchangeLimit: {self.taken} of {self.limit} taken, {len(self.queue)} wait>"
@@ -56,14 +55,14 @@ class ExchangeLimit(Generic[C]):
         ``give_back`` takes a connection that came too late for who waited. Raises LimitReached when no place became
         free for ``patience`` seconds.
         """
-        if not self._patience:
+        if not self.patience:
             raise self._full()
         loop, given = asyncio.get_running_loop(), False
         turn: asyncio.Future[C | None] = loop.create_future()
         began = loop.time()
         self.queue.append(turn)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self.patience):
                 connection = await turn
             given = True
             return connection
@@ -111,8 +110,8 @@ class ExchangeLimit(Generic[C]):
 
     def _full(self) -> LimitReached:
         return LimitReached(
-            f"All {self.limit} {self._noun} to the upstream server are in use, and {self._setting} allows "
+            f"All {self.limit} {self.noun} to the upstream server are in use, and {self.setting} allows "
             "no more; try again shortly.",
-            data={"limit": self.limit, "setting": self._setting, "retry_after": 1},
+            data={"limit": self.limit, "setting": self.setting, "retry_after": 1},
             retry_after=1,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from adapter.errors import UpstreamUnreachable
 from adapter.upstream.connection import Connection
@@ -20,6 +21,7 @@ SWEEP = 1.0
 """Seconds between two looks for idle connections that are too old."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Pool:
     """Connections for exchanges of several kinds, each with places of its own.
 
@@ -31,29 +33,21 @@ class Pool:
     calls are all taken.
     """
 
-    def __init__(
-        self,
-        open_: Open,
-        *,
-        idle_ttl: float,
-        streams: ExchangeLimit[Connection],
-        long_call: float = LONG_CALL,
-    ) -> None:
-        self._open = open_
-        self._idle_ttl = idle_ttl
-        self._long_call = long_call
-        self._streams = streams
-        self._moved_at = 0.0
-        self._alive: set[Connection] = set()
-        self._idle: dict[Connection, None] = {}
-        """Those that wait for work, the one used last at the end."""
-        self.opened = 0
-        """Connections that were opened."""
-        self.kept = 0
-        """Exchanges that found a connection of an earlier one."""
-        self._sweep: asyncio.TimerHandle | None = None
-        self._closed = False
-        self._empty: asyncio.Future[None] | None = None
+    connect: Open
+    idle_ttl: float = field(kw_only=True)
+    streams: ExchangeLimit[Connection] = field(kw_only=True)
+    long_call: float = field(default=LONG_CALL, kw_only=True)
+    _moved_at: float = field(default=0.0, init=False)
+    _alive: set[Connection] = field(default_factory=set, init=False)
+    _idle: dict[Connection, None] = field(default_factory=dict, init=False)
+    """Those that wait for work, the one used last at the end."""
+    opened: int = field(default=0, init=False)
+    """Connections that were opened."""
+    kept: int = field(default=0, init=False)
+    """Exchanges that found a connection of an earlier one."""
+    _sweep: asyncio.TimerHandle | None = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
+    _empty: asyncio.Future[None] | None = field(default=None, init=False)
 
     @property
     def idle(self) -> int:
@@ -72,7 +66,7 @@ class Pool:
             return idle
         if self._closed:
             raise closed()
-        if places.taken >= places.limit and places is not self._streams:
+        if places.taken >= places.limit and places is not self.streams:
             self._move_long_calls(places)
         if places.taken < places.limit:
             places.taken += 1
@@ -117,7 +111,7 @@ class Pool:
         try:
             if self._closed:
                 raise closed()
-            connection = await self._open(self._put_back, self._forget)
+            connection = await self.connect(self._put_back, self._forget)
         except BaseException:
             places.free()
             raise
@@ -138,11 +132,11 @@ class Pool:
         if now < self._moved_at + SWEEP:
             return
         self._moved_at = now
-        streams = self._streams
+        streams = self.streams
         for connection in tuple(self._alive):
             if streams.taken >= streams.limit:
                 return
-            long = connection.streams and now - connection.taken_at > self._long_call
+            long = connection.streams and now - connection.taken_at > self.long_call
             if long and connection.places is places:
                 connection.places = streams
                 streams.taken += 1
@@ -153,7 +147,7 @@ class Pool:
         assert places is not None, "only a connection that was taken is put back"
         now = loop.time()
         keeps = connection.keeps
-        connection.stale_at = now + (keeps if keeps < self._idle_ttl else self._idle_ttl)
+        connection.stale_at = now + (keeps if keeps < self.idle_ttl else self.idle_ttl)
         if self._closed or now >= connection.stale_at:
             connection.abort()
             return

@@ -138,25 +138,18 @@ def matched(pattern: Names, parts: Names) -> Names | None:
     return tuple(names)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class ServerRoutes:
     """Serves ``apis`` (by server id) below ``path``, and ``document``.
 
     ``records`` gets the line of each call, prompt and resource, and ``spans`` the span of a call, as those over MCP do.
     """
 
-    def __init__(
-        self,
-        path: str,
-        apis: Mapping[str, ServerCatalogue],
-        document: bytes,
-        records: ExchangeRecords,
-        spans: ServerSpans | None = None,
-    ) -> None:
-        self._path = path
-        self._apis = apis
-        self._document = document
-        self._records = records
-        self._spans = spans
+    path: str
+    apis: Mapping[str, ServerCatalogue]
+    document: bytes
+    records: ExchangeRecords
+    spans: ServerSpans | None = None
 
     def branches(self) -> Sequence[Branch]:
         """The branches, to be tried in this order behind those of the console's data."""
@@ -166,16 +159,16 @@ class ServerRoutes:
             *(self._branch(route, self._serve_call) for route in (call, GO_ON)),
             *(self._branch(route, self._serve_tools) for route in others),
             self._branch(PREVIEW, self._serve_catalogue),
-            PatternBranch(self._path, 0, _READ, (), self._show_document, ("openapi.json",)),
+            PatternBranch(self.path, 0, _READ, (), self._show_document, ("openapi.json",)),
         )
 
     def _branch(self, route: ApiRoute[Api], serve: Callable[..., Awaitable[object]]) -> PatternBranch:
         parts = ("{server}", *route.parts)
-        return PatternBranch(self._path, 0, route.methods, _EXPOSED, partial(serve, route), parts)
+        return PatternBranch(self.path, 0, route.methods, _EXPOSED, partial(serve, route), parts)
 
     def _of(self, request: Request, server: str, extra: Extra) -> ServerCatalogue | None:
         """What is served for a server; None of one that is not known, which was answered."""
-        api = self._apis.get(server)
+        api = self.apis.get(server)
         if api is None:
             send(request, refused(404, f"Server not found: {server}"), extra)
         return api
@@ -206,16 +199,16 @@ class ServerRoutes:
         api = self._of(request, server, extra)
         if api is None:
             return
-        span = None if self._spans is None else self._spans.begin_call(request.headers, server, tool)
+        span = None if self.spans is None else self.spans.begin_call(request.headers, server, tool)
         with self._recorded(request, server, "tools/call", tool) as outcome:
             try:
                 answered = await route.serve(api.tools, request, tool, extra)
                 # The status of an event stream is that of its beginning, whatever came of the call.
                 outcome.ended(answered.status if isinstance(answered, HttpOutcome) else None)
             finally:
-                if self._spans is not None and span is not None:
+                if self.spans is not None and span is not None:
                     word = outcome.word
-                    self._spans.end(span, word if word in ("ok", "client_gone") else str(outcome.status))
+                    self.spans.end(span, word if word in ("ok", "client_gone") else str(outcome.status))
 
     @contextmanager
     def _recorded(
@@ -224,7 +217,7 @@ class ServerRoutes:
         """Record what is answered within the block, as exchanges over MCP are: a call under the id that its caller
         gave it, and nothing of its contents.
         """
-        self._records.begin()
+        self.records.begin()
         began, outcome = time.monotonic(), ApiOutcome()
         try:
             yield outcome
@@ -245,8 +238,8 @@ class ServerRoutes:
             given = request.headers.get(CALL_FIELD, "")
             if tool is not None and _CALL_ID.fullmatch(given):
                 line["call"] = given
-            self._records.write(request, server, line)
+            self.records.write(request, server, line)
 
     async def _show_document(self, request: Request, names: Names, extra: Extra) -> None:  # noqa: ARG002 (a branch's)
         fields = [("Content-Type", "application/json"), ("Cache-Control", "no-cache"), *extra]
-        request.reply.send(200, fields, self._document)
+        request.reply.send(200, fields, self.document)

@@ -10,6 +10,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from adapter.edge.api.server_tools import Callers, preview_of, questions_of
@@ -126,22 +127,15 @@ class NewsStreams:
                 del self._open[principal]
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class ServerCatalogue:
     """Serves what a server has beside its ``tools``, whose API lets callers in."""
 
-    def __init__(
-        self,
-        tools: ToolApi,
-        sessions: HttpSessions,
-        callers: Callers,
-        news: NewsStreams,
-        files: CallerFiles | None = None,
-    ) -> None:
-        self._news = news
-        self.tools = tools
-        self._sessions = sessions
-        self._callers = callers
-        self._files = files
+    tools: ToolApi
+    sessions: HttpSessions
+    callers: Callers
+    news: NewsStreams
+    files: CallerFiles | None = None
 
     # --- lists ------------------------------------------------------------------------------------------------
 
@@ -150,7 +144,7 @@ class ServerCatalogue:
 
         async def listing() -> HttpOutcome:
             try:
-                found = await self._sessions.listed(self._callers.of(request), LISTED[kind])
+                found = await self.sessions.listed(self.callers.of(request), LISTED[kind])
             except ToolRefused as error:
                 raise UpstreamBroken(f"The upstream server does not list its {kind}: {error}") from error
             return await in_turns(value_list(found))
@@ -161,10 +155,10 @@ class ServerCatalogue:
         """``GET /files``: the files that this caller can give to the server's tools. Raises ClientGone."""
 
         async def showing() -> HttpOutcome:
-            who = self._callers.of(request)
-            if self._files is None:
+            who = self.callers.of(request)
+            if self.files is None:
                 return value_body({"limit": None, "files": []})
-            return value_body(await self._files(who.principal, await self._sessions.key_of(who)))
+            return value_body(await self.files(who.principal, await self.sessions.key_of(who)))
 
         await self._shown(request, showing, extra)
 
@@ -186,8 +180,8 @@ class ServerCatalogue:
             send(request, refused(400, "Name the resource: ?uri=…"), extra)
             return
         try:
-            self._callers.authenticate(request)
-            contents = await self._sessions.read_resource(self._callers.of(request), uri)
+            self.callers.authenticate(request)
+            contents = await self.sessions.read_resource(self.callers.of(request), uri)
         except ToolRefused as error:
             status = 404 if error.code in _NOT_THERE else 502
             send(request, refused(status, f"The resource cannot be read: {error}"), extra)
@@ -224,9 +218,9 @@ class ServerCatalogue:
                 return refused(400, "The body has not the members that this request needs.")
             if isinstance(continued, HttpOutcome):
                 return continued
-            who = self._callers.of(request)
+            who = self.callers.of(request)
             try:
-                found = await self._sessions.request(who, asked.method, {**asked.params, **continued})
+                found = await self.sessions.request(who, asked.method, {**asked.params, **continued})
             except ToolRefused as error:
                 questions = questions_of(error) if who.answers else None
                 if questions is not None:
@@ -244,7 +238,7 @@ class ServerCatalogue:
             if not isinstance(result, dict) or not _is_answer(result):
                 return refused(400, "result must have an action (accept, decline or cancel), and content.")
             address = ReplyAddress.read(body.get("reply_to"))
-            await self._sessions.answer(self._callers.of(request), address, result)
+            await self.sessions.answer(self.callers.of(request), address, result)
             return value_body({"answered": True})
 
         await self._answered(request, extra, answering, execution=True, name=name)
@@ -276,8 +270,8 @@ class ServerCatalogue:
         """``GET /events``: what the server says outside of calls, until the client goes. Raises ClientGone."""
 
         async def streaming() -> HttpOutcome:
-            who = self._callers.of(request)
-            await self._news.serve(request, self._sessions, who, extra)
+            who = self.callers.of(request)
+            await self.news.serve(request, self.sessions, who, extra)
             return _STREAMED
 
         await self._shown(request, streaming, extra)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adapter.edge.console.status import Viewer
@@ -22,20 +23,14 @@ if TYPE_CHECKING:
     from adapter.relay.replicas.registry import Replicas
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Activity:
     """Counts for viewers. ``shared`` and ``replicas`` are None where no other process uses the store."""
 
-    def __init__(
-        self,
-        recent: Recent,
-        shared: SharedExchanges | None = None,
-        replicas: Replicas | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._recent = recent
-        self._shared = shared
-        self._replicas = replicas
-        self._clock = clock
+    recent: Recent
+    shared: SharedExchanges | None = None
+    replicas: Replicas | None = None
+    clock: Callable[[], float] = time.time
 
     async def told(self, viewer: Viewer) -> dict[str, Any]:
         """The counts of the last hour as JSON. An operator sees those of all; a viewer those of its own exchanges, as
@@ -43,34 +38,34 @@ class Activity:
         """
         if viewer.whose is not None:
             return self._own(viewer.whose)
-        now = self._clock()
-        counts, begun = self._recent.counts.last(now), self._recent.counts.begun
+        now = self.clock()
+        counts, begun = self.recent.counts.last(now), self.recent.counts.begun
         heard: list[str] = []
-        expected = [] if self._replicas is None else [other.id for other in self._replicas.others()]
-        if self._shared is not None:
-            others = await self._shared.counts_of_others(expected)
+        expected = [] if self.replicas is None else [other.id for other in self.replicas.others()]
+        if self.shared is not None:
+            others = await self.shared.counts_of_others(expected)
             heard = sorted(others)
             counts += [each for one in others.values() for each in one]
         return {
             "whose": "all",
             "since": begun,
             "minutes": _told(counts, now),
-            "replica": None if self._shared is None else self._shared.replica,
+            "replica": None if self.shared is None else self.shared.replica,
             "heard": heard,
             "silent": sorted(set(expected) - set(heard)),
         }
 
     def _own(self, whose: str) -> dict[str, Any]:
-        now, kept = self._clock(), self._recent.last()
-        oldest = kept[-1].at if len(kept) == KEPT else self._recent.counts.begun
+        now, kept = self.clock(), self.recent.last()
+        oldest = kept[-1].at if len(kept) == KEPT else self.recent.counts.begun
         own = [each for each in kept if each.principal == whose]
         return {
             "whose": "own",
             "since": oldest,
             "minutes": _told(_counted(own, oldest).last(now), now),
-            "replica": None if self._shared is None else self._shared.replica,
+            "replica": None if self.shared is None else self.shared.replica,
             "heard": [],
-            "silent": [] if self._replicas is None else [other.id for other in self._replicas.others()],
+            "silent": [] if self.replicas is None else [other.id for other in self.replicas.others()],
         }
 
 

@@ -117,39 +117,26 @@ class Reply(Protocol):
         """Bytes of the body that were given to it."""
 
 
+@dataclass(eq=False, slots=True)
 class Request:
     """``path`` is percent-decoded, without its query; ``target`` is as it was sent.
 
     ``peer`` is the address at the other end of the connection, a proxy's where there is one; None if it has none.
     """
 
-    __slots__ = (
-        "body", "failure", "headers", "last_words", "method", "path", "peer", "reply", "target", "task",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        method: str,
-        target: str,
-        path: str,
-        headers: Fields,
-        body: Body,
-        reply: Reply,
-        peer: str | None = None,
-    ) -> None:
-        self.method = method
-        self.target = target
-        self.path = path
-        self.headers = headers
-        self.body = body
-        self.reply = reply
-        self.peer = peer
-        self.task: asyncio.Task[None] | None = None
-        """The task that answers it, while it does."""
-        self.last_words: Callable[[AdapterError], bytes] | None = None
-        """The bytes that complete an answer which has begun and fails; None if no bytes can."""
-        self.failure: type[AdapterError] | None = None
-        """The error that it was answered with, or that ended its answer."""
+    method: str
+    target: str
+    path: str
+    headers: Fields
+    body: Body
+    reply: Reply
+    peer: str | None = None
+    task: asyncio.Task[None] | None = field(default=None, init=False)
+    """The task that answers it, while it does."""
+    last_words: Callable[[AdapterError], bytes] | None = field(default=None, init=False)
+    """The bytes that complete an answer which has begun and fails; None if no bytes can."""
+    failure: type[AdapterError] | None = field(default=None, init=False)
+    """The error that it was answered with, or that ended its answer."""
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.path}>"

@@ -9,6 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
@@ -136,6 +137,7 @@ class ConnectionWriter(Protocol):
     def abort(self) -> None: ...
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class HttpAnswer:
     """A Reply on a client's connection.
 
@@ -144,43 +146,31 @@ class HttpAnswer:
     brings; None: nothing that is waited for.
     """
 
-    __slots__ = (
-        "_bare", "_body", "_chunked", "_connection", "_due", "_left", "_modern", "complete", "keep", "sent", "status",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        connection: ConnectionWriter,
-        keep: bool,
-        modern: bool = True,
-        bare: bool = False,
-        body: Body | None = None,
-    ) -> None:
-        self.status: int | None = None
-        self.complete = False
-        self.sent = 0
-        self.keep = keep
-        self._connection = connection
-        self._modern = modern
-        self._bare = bare
-        self._body = body
-        self._chunked = False
-        self._left: int | None = None
-        self._due = b""
+    connection: ConnectionWriter
+    keep: bool
+    modern: bool = True
+    bare: bool = False
+    body: Body | None = None
+    status: int | None = field(default=None, init=False)
+    complete: bool = field(default=False, init=False)
+    sent: int = field(default=0, init=False)
+    _chunked: bool = field(default=False, init=False)
+    _left: int | None = field(default=None, init=False)
+    _due: bytes = field(default=b"", init=False)
 
     def send(self, status: int, fields: list[tuple[str, str]], body: bytes = b"") -> None:
         """See Reply. Raises ValueError for a field that would be more than one line."""
         head = self._head(status, fields)
         if status in BODILESS:
             data = head + b"\r\n"
-        elif self._bare:
+        elif self.bare:
             data = head + content_length(len(body))
         elif len(body) < JOIN_BELOW:
             data = b"".join((head, content_length(len(body)), body))
         else:
-            self._connection.write(head + content_length(len(body)))
+            self.connection.write(head + content_length(len(body)))
             data = body
-        self._connection.write(data)
+        self.connection.write(data)
         self.sent = len(body)
         self.complete = True
 
@@ -192,22 +182,22 @@ class HttpAnswer:
         """
         framing = b""
         if status in BODILESS:
-            self._bare = True
+            self.bare = True
         elif length is not None:
             framing = b"Content-Length: %d\r\n" % length
             self._left = length
-        elif self._modern:
+        elif self.modern:
             framing = b"Transfer-Encoding: chunked\r\n"
             self._chunked = True
         else:
             self.keep = False
         self._due = self._head(status, fields) + framing + b"\r\n"
-        self._connection.soon(self._send_due)
+        self.connection.soon(self._send_due)
 
     def put(self, chunk: bytes, *, more: bool = False) -> bool:
         """See Reply."""
         # An empty chunk would be the last one.
-        if chunk and not self._bare:
+        if chunk and not self.bare:
             self.sent += len(chunk)
             if self._left is not None:
                 self._left -= len(chunk)
@@ -216,35 +206,35 @@ class HttpAnswer:
                 data, self._due = self._due + data, b""
             if more and len(data) < JOIN_BELOW:
                 self._due = data
-                self._connection.soon(self._send_due)
+                self.connection.soon(self._send_due)
             else:
-                self._connection.write(data)
-        return not self._connection.full
+                self.connection.write(data)
+        return not self.connection.full
 
     async def drained(self) -> None:
         """See Reply."""
-        await self._connection.drained()
+        await self.connection.drained()
 
     async def write(self, piece: bytes) -> None:
         """See Reply."""
         self.put(piece)
-        await self._connection.drained()
+        await self.connection.drained()
 
     async def write_file(self, file: Sendable, offset: int, length: int) -> None:
         """See Reply."""
         assert self._left is not None, "a file is sent where its length was announced"
         self._send_due()
-        if not self._bare:
-            await self._connection.send_file(file, offset, length)
+        if not self.bare:
+            await self.connection.send_file(file, offset, length)
             self.sent += length
             self._left -= length
 
     def end(self) -> None:
         """See Reply. A body of another length than was announced breaks the connection off."""
-        if self._left and not self._bare:
+        if self._left and not self.bare:
             self.abort()
             return
-        if self._chunked and not self._bare:
+        if self._chunked and not self.bare:
             self._due += b"0\r\n\r\n"
         self._send_due()
         self.complete = True
@@ -253,19 +243,19 @@ class HttpAnswer:
         """See Reply."""
         self._send_due()
         self.keep = False
-        self._connection.abort()
+        self.connection.abort()
 
     def _send_due(self) -> None:
         if self._due:
             due, self._due = self._due, b""
-            self._connection.write(due)
+            self.connection.write(due)
 
     def _head(self, status: int, fields: list[tuple[str, str]]) -> bytes:
-        if self._body is not None and not self._body.complete:
+        if self.body is not None and not self.body.complete:
             # The rest of it will be thrown away, and the connection with it. A client that is not told (RFC 9112,
             # 9.6) sends its next request there, and learns that it failed.
             self.keep = False
-        option = None if self.keep and self._modern else "keep-alive" if self.keep else "close"
+        option = None if self.keep and self.modern else "keep-alive" if self.keep else "close"
         if type(fields) is SharedFields:
             known: tuple[bytes, int] | None = fields.derived.get((status, option))
             if known is None:

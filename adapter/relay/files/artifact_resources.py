@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -66,23 +66,15 @@ class _Position(NamedTuple):
     id: str
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class ResourceList:
     """The stage of ``resources/list``: the upstream's own resources, then documents, then artifacts."""
 
-    def __init__(
-        self,
-        server: str,
-        registry: FileRegistry,
-        documents: tuple[Document, ...],
-        scheme: str,
-        *,
-        exposed: bool,
-    ) -> None:
-        self._server = server
-        self._registry = registry
-        self._documents = documents
-        self._scheme = scheme
-        self._exposed = exposed
+    server: str
+    registry: FileRegistry
+    documents: tuple[Document, ...]
+    scheme: str
+    exposed: bool = field(kw_only=True)
 
     async def ask(self, call: Call) -> bytes | None:
         cursor = asked_cursor(call.request)
@@ -100,19 +92,19 @@ class ResourceList:
         if not missing and next_cursor(response) is not None:
             return response
         page, rest = await self._page(call, None)
-        own = [document.listed() for document in self._documents] + page
+        own = [document.listed() for document in self.documents] + page
         if missing:
             return _listed(call, "resources", own, rest)
         return ended_with(response, "resources", own, rest, modern=call.modern)
 
     async def _page(self, call: Call, behind: _Position | None) -> tuple[list[dict[str, Any]], str | None]:
         """Artifacts of this server behind that position, and the cursor of what follows."""
-        if not self._exposed:
+        if not self.exposed:
             return [], None
         records = [
             record
-            for record in await self._registry.list(call.scope.id, FileKind.ARTIFACT)
-            if record.exposed and record.server == self._server
+            for record in await self.registry.list(call.scope.id, FileKind.ARTIFACT)
+            if record.exposed and record.server == self.server
         ]
         records.sort(key=_position)
         if behind is not None:
@@ -124,7 +116,7 @@ class ResourceList:
 
     def _listed(self, record: FileRecord) -> dict[str, Any]:
         return {
-            "uri": artifact_uri(record.scope, record.id, record.filename, self._scheme),
+            "uri": artifact_uri(record.scope, record.id, record.filename, self.scheme),
             "name": record.filename,
             "mimeType": record.content.media_type,
             "size": record.content.size,

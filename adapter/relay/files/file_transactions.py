@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -103,29 +104,21 @@ Choice = Callable[[ScopeFiles], Sequence[FileRecord]]
 """Names the files that go, of a scope as it is just then."""
 
 
+@dataclass(eq=False, slots=True)
 class FileTransactions:
     """Adds and removes files, and keeps those in use. ``gone`` is told of each file that is held no longer."""
 
-    def __init__(
-        self,
-        scopes: ScopeCache,
-        total: StorageTotal,
-        files: FileStore,
-        index: FileIndex,
-        log: FilteringBoundLogger,
-        gone: Callable[[FileRecord], None],
-    ) -> None:
-        self._scopes = scopes
-        self._total = total
-        self._files = files
-        self._index = index
-        self._log = log
-        self._gone = gone
-        self.on_evicted: Callable[[FileRecord], None] | None = None
-        """Is told of each file that goes to make room; None where nobody counts."""
+    scopes: ScopeCache
+    total: StorageTotal
+    files: FileStore
+    index: FileIndex
+    log: FilteringBoundLogger
+    gone: Callable[[FileRecord], None]
+    on_evicted: Callable[[FileRecord], None] | None = field(default=None, init=False)
+    """Is told of each file that goes to make room; None where nobody counts."""
 
     def __repr__(self) -> str:
-        return f"<FileTransactions: {self._scopes!r}>"
+        return f"<FileTransactions: {self.scopes!r}>"
 
     # --- in ---------------------------------------------------------------------------------------------------
 
@@ -142,7 +135,7 @@ class FileTransactions:
         stagings when this raises. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable, and what
         ``spend`` and, when it is these files' turn, ``check`` raise.
         """
-        async with self._scopes.lock(arrivals[0].record.scope):
+        async with self.scopes.lock(arrivals[0].record.scope):
             if check is not None:
                 check()
             await run_to_completion(self._take_in(arrivals, staged, spend), self._give_back)
@@ -160,7 +153,7 @@ class FileTransactions:
         try:
             for place, staging in moving:
                 placed.append(place)
-                await self._files.place(staging, place)
+                await self.files.place(staging, place)
             await self._in_turn(scope_id, partial(self._write_down, arrivals, staged))
         except BaseException:
             await self.remove_bytes(*placed)
@@ -184,9 +177,9 @@ class FileTransactions:
         """
         for number in range(TRIES):
             try:
-                if self._scopes.is_shared:
-                    await self._total.leases.confirm()
-                return await change(await self._scopes.confirm(scope_id))
+                if self.scopes.is_shared:
+                    await self.total.leases.confirm()
+                return await change(await self.scopes.confirm(scope_id))
             except Conflict:
                 pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
                 await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - spreads replicas, hides nothing
@@ -200,19 +193,19 @@ class FileTransactions:
         staged: StagedBytes | None = None,
     ) -> None:
         """Hold some files no longer and others from now on. What goes takes its room until its bytes are gone."""
-        came = self._index.now  # as the rows have it
-        hidden = [(record, self._index.hide(record)) for record in going]
+        came = self.index.now  # as the rows have it
+        hidden = [(record, self.index.hide(record)) for record in going]
         leaving = sum(record.content.size for record in going)
-        self._index.leaving += leaving
+        self.index.leaving += leaving
         try:
-            await self._scopes.commit(scope, coming, going)
+            await self.scopes.commit(scope, coming, going)
         except BaseException:
-            self._index.leaving -= leaving
+            self.index.leaving -= leaving
             for record, last_access in hidden:
-                self._index.show(record, last_access)
+                self.index.show(record, last_access)
             raise
         for record in coming:
-            self._index.add(record, came)
+            self.index.add(record, came)
         if staged is not None:
             staged.shrink(sum(record.content.size for record in coming))
         if going:
@@ -223,19 +216,19 @@ class FileTransactions:
     async def _remove(self, parts: Iterator[Sequence[FileRecord]]) -> None:
         for some in parts:
             for record in some:
-                self._gone(record)
+                self.gone(record)
             await self.remove_bytes(*(record.place for record in some))
             size = sum(record.content.size for record in some)
-            self._index.leaving -= size
-            self._index.charge(-size)
+            self.index.leaving -= size
+            self.index.charge(-size)
 
     async def remove_bytes(self, *places: Place) -> None:
         """Remove bytes that no row knows; where the disk refuses, the sweep is left to try again."""
         try:
             if places:
-                await self._files.remove(*places)
+                await self.files.remove(*places)
         except StorageFailed as error:
-            self._log.warning("a file could not be removed; the sweep will try again", why=str(error))
+            self.log.warning("a file could not be removed; the sweep will try again", why=str(error))
 
     async def _victims(self, arrivals: Sequence[IncomingFile], staged: StagedBytes) -> list[FileRecord]:
         first = arrivals[0].record
@@ -246,15 +239,15 @@ class FileTransactions:
         self, scope_id: str, kind: FileKind, new: Sequence[int], staged: int
     ) -> list[FileRecord]:
         """The files that go for new ones of these sizes. The caller has the lock of the scope."""
-        index = self._index
+        index = self.index
         if index.lacking(sum(new), staged) > 0:
-            await self._total.refresh()
-        scope = await self._scopes.confirm(scope_id)
+            await self.total.refresh()
+        scope = await self.scopes.confirm(scope_id)
         lacking = index.lacking(sum(new), staged)
         found = scope.room_for(index.limits, kind, new, lacking, index.spared(scope_id))
-        if found and self._scopes.is_shared:
+        if found and self.scopes.is_shared:
             # Others may have used them since, or have begun to.
-            scope = await self._scopes.read(scope_id)
+            scope = await self.scopes.read(scope_id)
             lacking = index.lacking(sum(new), staged)
             found = scope.room_for(index.limits, kind, new, lacking, index.spared(scope_id))
         return found
@@ -267,7 +260,7 @@ class FileTransactions:
                 records[0].scope, lambda scope: [each for each in records if each.key in scope.records]
             )
         except StoreUnavailable:
-            self._log.warning("files that nobody knows of stay until they expire, because the store failed")
+            self.log.warning("files that nobody knows of stay until they expire, because the store failed")
         await self._take_back(taken.unspend)
 
     async def _take_back(self, unspend: Callable[[], Awaitable[None]] | None) -> None:
@@ -275,13 +268,13 @@ class FileTransactions:
             try:
                 await unspend()
             except StoreUnavailable:
-                self._log.warning("a credential stays spent, because the state store failed")
+                self.log.warning("a credential stays spent, because the state store failed")
 
     async def has_room(self, size: int) -> bool:
         """Learn what other replicas have left. True if there is room for so many bytes now. Raises
         StoreUnavailable."""
-        await self._total.refresh()
-        return self._index.lacking(size) <= 0
+        await self.total.refresh()
+        return self.index.lacking(size) <= 0
 
     # --- out --------------------------------------------------------------------------------------------------
 
@@ -290,19 +283,19 @@ class FileTransactions:
 
         Raises StoreUnavailable; then they are held still.
         """
-        async with self._scopes.lock(scope_id):
+        async with self.scopes.lock(scope_id):
             await run_to_completion(self._put_out(scope_id, choose))
 
     async def put_out_over(self, scope_id: str) -> None:
         """Hold nothing of a scope whose time is over. Raises StoreUnavailable."""
-        async with self._scopes.lock(scope_id):
+        async with self.scopes.lock(scope_id):
             await run_to_completion(self._put_out_over(scope_id))
 
     async def _put_out_over(self, scope_id: str) -> None:
-        await self._scopes.confirm(scope_id)
-        is_over, over = self._index.is_over, self._index.over(scope_id)
-        if over and self._scopes.is_shared:
-            await self._scopes.read(scope_id)  # others may have used them since
+        await self.scopes.confirm(scope_id)
+        is_over, over = self.index.is_over, self.index.over(scope_id)
+        if over and self.scopes.is_shared:
+            await self.scopes.read(scope_id)  # others may have used them since
         if over:
             await self._put_out(
                 scope_id, lambda scope: [each for each in over if each.key in scope.records and is_over(each)]
@@ -311,7 +304,7 @@ class FileTransactions:
     async def put_out_expired(self) -> None:
         """Hold nothing longer whose time is over, whosever it is. Raises StoreUnavailable."""
         done: set[str] = set()
-        while scopes := await self._scopes.overdue() - done:
+        while scopes := await self.scopes.overdue() - done:
             done |= scopes
             for first in range(0, len(scopes), AT_ONCE):
                 some = sorted(scopes)[first : first + AT_ONCE]
@@ -328,12 +321,12 @@ class FileTransactions:
             if records := await self._room_for(scope_id, kind, [size], staged):
                 await self._exchange(scope, records)
 
-        async with self._scopes.lock(scope_id):
+        async with self.scopes.lock(scope_id):
             await run_to_completion(self._in_turn(scope_id, make))
 
     async def put_out_scope(self, scope_id: str) -> None:
         """Hold nothing of a scope, and leave nothing of it on disk. Raises StoreUnavailable."""
-        async with self._scopes.lock(scope_id):
+        async with self.scopes.lock(scope_id):
             await run_to_completion(self._put_out_scope(scope_id))
 
     async def _put_out_scope(self, scope_id: str) -> None:
@@ -341,15 +334,15 @@ class FileTransactions:
             scope.ended = True
             return list(scope.records.values())
 
-        if not self._scopes.is_empty(scope_id):
+        if not self.scopes.is_empty(scope_id):
             await self._put_out(scope_id, everything)
-            scope = self._index.scopes.get(scope_id)
-            if scope is not None and self._index.is_idle(scope):
-                self._index.scopes.pop(scope_id)
+            scope = self.index.scopes.get(scope_id)
+            if scope is not None and self.index.is_idle(scope):
+                self.index.scopes.pop(scope_id)
         try:
-            await self._files.remove_scope(scope_id)
+            await self.files.remove_scope(scope_id)
         except StorageFailed as error:
-            self._log.warning(
+            self.log.warning(
                 "what a scope left could not be removed; the sweep will try again", why=str(error)
             )
 
@@ -367,12 +360,12 @@ class FileTransactions:
     async def hold(self, record: FileRecord) -> Release:
         """Keep a file from eviction and expiry, in all replicas, until the function returned is called. Raises
         FileGone, StoreUnavailable."""
-        await self._scopes.know(record.scope)
-        release = self._index.hold(record)
-        if not self._scopes.is_shared:
+        await self.scopes.know(record.scope)
+        release = self.index.hold(record)
+        if not self.scopes.is_shared:
             return release
-        scope = self._index.open_scope(record.scope)
-        if record.key not in scope.announced or not self._total.leases.is_current:
+        scope = self.index.open_scope(record.scope)
+        if record.key not in scope.announced or not self.total.leases.is_current:
             try:
                 await run_to_completion(self._announce(scope.id, record))
             except BaseException:
@@ -390,10 +383,10 @@ class FileTransactions:
 
         Raises StoreUnavailable, StorageFailed.
         """
-        for scope in list(self._index.scopes.values()):
+        for scope in list(self.index.scopes.values()):
             scope.lingering.clear()
             if scope.doubts:
-                await self._scopes.know(scope.id)
+                await self.scopes.know(scope.id)
             if scope.announced != scope.held.keys():
                 await self._announce(scope.id)
 
@@ -404,7 +397,7 @@ class FileTransactions:
             if record is not None and record.key not in scope.records:
                 raise FileGone()
             if scope.announced != scope.held.keys() | scope.lingering:
-                await self._scopes.commit(scope)
+                await self.scopes.commit(scope)
 
-        async with self._scopes.lock(scope_id):
+        async with self.scopes.lock(scope_id):
             await self._in_turn(scope_id, write)

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError, BadJson, BadRequest
@@ -68,6 +69,7 @@ class ReplyAddress(NamedTuple):
         raise BadRequest("reply_to must be that of the question.")
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Dialogue:
     """Passes the progress, the questions and the news of a server on to ``hear``.
 
@@ -76,19 +78,12 @@ class Dialogue:
     ``is_open`` tells whether somebody takes questions now.
     """
 
-    def __init__(
-        self,
-        hear: Hear,
-        *,
-        is_open: Callable[[], bool] = lambda: True,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.hear = hear
-        self._is_open = is_open
-        self._clock = clock
-        self.patience = 0.0
-        """Seconds that the server may be silent now, as it waits for a person."""
-        self._asked: deque[float] = deque(maxlen=MOST_QUESTIONS)
+    hear: Hear
+    is_open: Callable[[], bool] = field(default=lambda: True, kw_only=True)
+    clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
+    patience: float = field(default=0.0, init=False)
+    """Seconds that the server may be silent now, as it waits for a person."""
+    _asked: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_QUESTIONS), init=False)
 
     async def __call__(self, progress: dict[str, Any]) -> None:
         """Pass on progress. Raises what ``hear`` raises."""
@@ -101,7 +96,7 @@ class Dialogue:
         asks = method == ELICITATION and isinstance(params, dict) and len(dump(params)) <= LONGEST_QUESTION
         # An address that could not be read would leave the person with an answer that nobody takes.
         reply_to = address.encoded() if asks and _is_number(address.number) else ""
-        if not 0 < len(reply_to) <= _LONGEST_ADDRESS or not self._is_open() or not self._is_free():
+        if not 0 < len(reply_to) <= _LONGEST_ADDRESS or not self.is_open() or not self._is_free():
             await self.refused(method)
             return False
         self.patience = PERSON_PATIENCE
@@ -121,7 +116,7 @@ class Dialogue:
             await self.hear("complete", {"elicitationId": str(params.get("elicitationId"))[:500]})
 
     def _is_free(self) -> bool:
-        now = self._clock()
+        now = self.clock()
         if len(self._asked) == MOST_QUESTIONS and now - self._asked[0] < WINDOW:
             return False
         self._asked.append(now)

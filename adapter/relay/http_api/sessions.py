@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -54,6 +55,7 @@ class SessionBounds(NamedTuple):
 BOUNDS = SessionBounds()
 
 
+@dataclass(eq=False, slots=True)
 class HttpSessions:
     """The requests of callers over HTTP to ``server``, each caller in an adapter session of its own.
 
@@ -62,29 +64,18 @@ class HttpSessions:
     None where there is no other.
     """
 
-    def __init__(
-        self,
-        relay: Exchanges,
-        server: Server,
-        background: BackgroundTasks,
-        clock: Callable[[], float],
-        *,
-        era: Callable[[], Era | None] = lambda: None,
-        rows: SessionRows | None = None,
-        bounds: SessionBounds = BOUNDS,
-    ) -> None:
-        self._relay = relay
-        self._server = server
-        self._background = background
-        self._clock = clock
-        self._era = era
-        self._rows = rows
-        self._found: Era | None = None
-        self._bounds = bounds
-        self._sessions: OrderedDict[CallerKey, CallerSession] = OrderedDict()
+    relay: Exchanges
+    server: Server
+    background: BackgroundTasks
+    clock: Callable[[], float]
+    era: Callable[[], Era | None] = field(default=lambda: None, kw_only=True)
+    rows: SessionRows | None = field(default=None, kw_only=True)
+    bounds: SessionBounds = field(default=BOUNDS, kw_only=True)
+    _found: Era | None = field(default=None, init=False)
+    _sessions: OrderedDict[CallerKey, CallerSession] = field(default_factory=OrderedDict, init=False)
 
     def __repr__(self) -> str:
-        return f"<HttpSessions of {self._server.id!r}: {len(self._sessions)}>"
+        return f"<HttpSessions of {self.server.id!r}: {len(self._sessions)}>"
 
     # --- what can be asked ------------------------------------------------------------------------------------
 
@@ -97,8 +88,8 @@ class HttpSessions:
         async def listing(session: CallerSession) -> Sequence[dict[str, Any]]:
             found = await _all(session.conversation, who, "tools/list")
             session.tools, session.places = found, await in_turns(_places(found))
-            session.listed = self._clock()
-            access = self._server.stages.access
+            session.listed = self.clock()
+            access = self.server.stages.access
             session.rights = None if access is None else access.rights_of(who.caller)
             return found
 
@@ -107,10 +98,10 @@ class HttpSessions:
     async def tool(self, who: Who, name: str) -> dict[str, Any] | None:
         """The definition of one tool, None if this caller sees none of that name. Raises as ``tools``."""
         session = self._sessions.get(self._key_of(who))
-        access = self._server.stages.access
+        access = self.server.stages.access
         if (
             session is None
-            or self._clock() - session.listed >= KNOWN_FOR
+            or self.clock() - session.listed >= KNOWN_FOR
             or name not in session.places
             or (access is not None and session.rights != access.rights_of(who.caller))
         ):
@@ -162,7 +153,7 @@ class HttpSessions:
     async def answer(self, who: Who, address: ReplyAddress, result: Mapping[str, Any]) -> None:
         """Answer a question. The session is the one that it names, if it is this caller's. Raises AdapterError."""
         # Not in the caller's own session here: the question may have come through another process of the adapter.
-        conversation = Conversation(self._relay, self._server, Era.LEGACY, self._background)
+        conversation = Conversation(self.relay, self.server, Era.LEGACY, self.background)
         await conversation.answer(who, address, result)
 
     async def listen(self, who: Who, hear: Hear) -> None:
@@ -195,7 +186,7 @@ class HttpSessions:
         if session is not None:
             kept = session.conversation.session
         else:
-            kept = None if self._rows is None else await self._rows.find(key)
+            kept = None if self.rows is None else await self.rows.find(key)
         return None if kept is None else session_key(kept.id)
 
     # --- holding ----------------------------------------------------------------------------------------------
@@ -226,15 +217,15 @@ class HttpSessions:
             raise
         finally:
             session.busy -= 1
-            session.used = self._clock()
+            session.used = self.clock()
             if not session.is_ready and not session.busy:
                 self._forget(key, session)
             # A shared one that is forgotten here may go on elsewhere, and ends when it is due.
             if not session.busy and self._sessions.get(key) is not session and not session.is_shared:
-                self._background.run(session.conversation.close())
+                self.background.run(session.conversation.close())
 
     def _key_of(self, who: Who) -> CallerKey:
-        party = party_of(who.caller) if self._server.apart else who.principal
+        party = party_of(who.caller) if self.server.apart else who.principal
         return CallerKey(who.principal, who.tab, party, who.answers)
 
     async def _open(self, session: CallerSession, who: Who) -> None:
@@ -243,12 +234,12 @@ class HttpSessions:
             surplus = await session.open(who)
             self._found = session.conversation.era
             if surplus is not None:
-                self._background.run(self._end(surplus))
+                self.background.run(self._end(surplus))
         await session.tell_use()
 
     async def _end(self, kept: KeptSession) -> None:
         """End a session that no caller has any more."""
-        conversation = Conversation(self._relay, self._server, Era.LEGACY, self._background)
+        conversation = Conversation(self.relay, self.server, Era.LEGACY, self.background)
         conversation.adopt(kept)
         await conversation.close()
 
@@ -256,46 +247,46 @@ class HttpSessions:
         session = self._sessions.get(key)
         if session is not None and self._may_be_over(session):
             self._forget(key, session)
-            self._background.run(session.leave())
+            self.background.run(session.leave())
             session = None
         if session is None:
             self._make_room()
-            era = self._era() or self._found
+            era = self.era() or self._found
             conversation = Conversation(
-                self._relay,
-                self._server,
+                self.relay,
+                self.server,
                 era,
-                self._background,
+                self.background,
                 answers=key.answers,
-                first_id=1 if self._rows is None else _first_id(),
+                first_id=1 if self.rows is None else _first_id(),
             )
-            session = CallerSession(key, conversation, self._clock, self._rows, self._bounds.idle * TOLD)
+            session = CallerSession(key, conversation, self.clock, self.rows, self.bounds.idle * TOLD)
             self._sessions[key] = session
         self._sessions.move_to_end(key)
         return session
 
     def _may_be_over(self, session: CallerSession) -> bool:
         """Tell whether another process may be ending a session, because it was not used here for so long."""
-        return session.is_shared and not session.busy and self._clock() - session.used >= self._bounds.idle
+        return session.is_shared and not session.busy and self.clock() - session.used >= self.bounds.idle
 
     def _may_keep_stream(self, session: CallerSession) -> bool:
         """Tell whether there is a stream for this session: MCP clients need some of those that the server allows."""
         kept = (each.listening.is_kept for each in self._sessions.values())
-        return session.listening.is_kept or sum(kept) < self._bounds.streams
+        return session.listening.is_kept or sum(kept) < self.bounds.streams
 
     def _make_room(self) -> None:
         """Close the session used longest ago where there are too many. Raises LimitReached if all are in use."""
-        if len(self._sessions) < self._bounds.most:
+        if len(self._sessions) < self.bounds.most:
             return
         resting = next(((key, session) for key, session in self._sessions.items() if not session.busy), None)
         if resting is None:
             raise LimitReached(
-                f"{self._bounds.most} callers over HTTP are connected, and no more are allowed; try again shortly.",
+                f"{self.bounds.most} callers over HTTP are connected, and no more are allowed; try again shortly.",
                 retry_after=1,
             )
         key, session = resting
         self._forget(key, session)
-        self._background.run(session.give_up())
+        self.background.run(session.give_up())
 
     def _forget(self, key: CallerKey, session: CallerSession) -> None:
         """Let the next request begin anew; who uses the session last closes it."""
@@ -305,16 +296,16 @@ class HttpSessions:
 
     async def tidy(self) -> None:
         """Close the sessions that have been idle. Raises StoreUnavailable."""
-        since = self._clock() - self._bounds.idle
+        since = self.clock() - self.bounds.idle
         idle = [(key, each) for key, each in self._sessions.items() if not each.busy and each.used <= since]
         for key, session in idle:
             self._forget(key, session)
         await _close(session for _, session in idle)
-        if self._rows is not None:
+        if self.rows is not None:
             for _, session in idle:
-                self._background.run(session.leave())
+                self.background.run(session.leave())
             await asyncio.gather(*(each.tell_use() for each in self._sessions.values() if each.busy))
-            await self._end_overdue(self._rows)
+            await self._end_overdue(self.rows)
 
     async def _end_overdue(self, rows: SessionRows) -> None:
         """End what no process has used for too long, a few at once. Raises StoreUnavailable."""

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.errors import LimitReached, StoreUnavailable
@@ -42,60 +43,54 @@ class SessionSlot(NamedTuple):
     taken: float
 
 
+@dataclass(eq=False, slots=True)
 class SessionSlots:
     """At most ``limit`` slots. ``clock`` gives Unix time in seconds,
     ``now`` a time that never goes back.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        limit: int,
-        clock: Callable[[], float],
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self._limit = limit
-        self._clock = clock
-        self._now = now
-        # Slots without a session as the cleanup first saw them.
-        self._left_over: dict[str, SessionSlot] = {}
+    store: Store
+    limit: int
+    clock: Callable[[], float]
+    now: Callable[[], float] = time.monotonic
+    # Slots without a session as the cleanup first saw them.
+    _left_over: dict[str, SessionSlot] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
-        return f"<SessionSlots: at most {self._limit}>"
+        return f"<SessionSlots: at most {self.limit}>"
 
     async def count(self) -> int:
         """The number of open sessions of all replicas. Raises StoreUnavailable."""
-        return await self._store.count(TABLE, group=GROUP)
+        return await self.store.count(TABLE, group=GROUP)
 
     async def take(self, key: str) -> SessionSlot:
         """Take the slot of the session of that key, or make the one that is there one's own.
 
         Raises LimitReached, StoreUnavailable.
         """
-        taken = self._now()
-        due = self._clock() + OPENING
+        taken = self.now()
+        due = self.clock() + OPENING
         while True:
             with contextlib.suppress(Conflict):
                 return SessionSlot(await self._create(key, due), taken)
-            row = await self._store.get(TABLE, _row_key(key))
+            row = await self.store.get(TABLE, _row_key(key))
             if row is None:
                 continue
             # Written anew, so that nobody who saw it before gives it back.
             with contextlib.suppress(Conflict):
-                row = await self._store.put(TABLE, row.key, b"", expected=row.version, due=due)
+                row = await self.store.put(TABLE, row.key, b"", expected=row.version, due=due)
                 return SessionSlot(row.version, taken)
 
     async def _create(self, key: str, due: float) -> int:
         try:
-            put = Put(TABLE, _row_key(key), b"", due, expected=ABSENT, most=self._limit)
-            return (await self._store.commit([put]))[0].version
+            put = Put(TABLE, _row_key(key), b"", due, expected=ABSENT, most=self.limit)
+            return (await self.store.commit([put]))[0].version
         except TableFull:
             raise self._refusal() from None
 
     async def keep(self, key: str, slot: SessionSlot) -> SessionSlot:
         """The slot for a session that is about to be written, renewed if it took long. Raises as ``take``."""
-        return slot if self._now() < slot.taken + OPENING / 2 else await self.take(key)
+        return slot if self.now() < slot.taken + OPENING / 2 else await self.take(key)
 
     @contextlib.asynccontextmanager
     async def while_waking(self, key: str) -> AsyncIterator[None]:
@@ -116,25 +111,25 @@ class SessionSlots:
 
     async def of(self, key: str) -> SessionSlot | None:
         """The slot of a session that is about to end; None if it has none. Raises StoreUnavailable."""
-        row = await self._store.get(TABLE, _row_key(key))
-        return None if row is None else SessionSlot(row.version, self._now())
+        row = await self.store.get(TABLE, _row_key(key))
+        return None if row is None else SessionSlot(row.version, self.now())
 
     async def add(self, key: str) -> None:
         """Count a session that is open without a slot, because it was opened without a limit."""
         with contextlib.suppress(Conflict):
-            await self._store.put(TABLE, _row_key(key), b"", expected=ABSENT, due=self._clock() + CHECKED)
+            await self.store.put(TABLE, _row_key(key), b"", expected=ABSENT, due=self.clock() + CHECKED)
 
     async def give_back(self, key: str, slot: SessionSlot | None) -> None:
         """Give a slot back, unless another has made it its own meanwhile. Raises StoreUnavailable."""
         if slot is not None:
             with contextlib.suppress(Conflict):
-                await self._store.delete(TABLE, _row_key(key), expected=slot.version)
+                await self.store.delete(TABLE, _row_key(key), expected=slot.version)
 
     async def tidy(self) -> None:
         """Give back slots whose sessions are gone. Raises StoreUnavailable."""
-        while rows := await self._store.overdue(TABLE, self._clock(), limit=BATCH):
+        while rows := await self.store.overdue(TABLE, self.clock(), limit=BATCH):
             there = await asyncio.gather(*map(self._has_session, rows))
-            now = self._clock()
+            now = self.clock()
             dues: dict[str, float] = {}
             for row, is_there in zip(rows, there, strict=True):
                 if is_there:
@@ -142,16 +137,16 @@ class SessionSlots:
                     dues[row.key] = now + CHECKED
                 elif await self._is_left_over(row):
                     with contextlib.suppress(Conflict):
-                        await self._store.delete(TABLE, row.key, expected=row.version)
+                        await self.store.delete(TABLE, row.key, expected=row.version)
                 else:
                     dues[row.key] = now + OPENING
-            await self._store.touch(TABLE, dues)
+            await self.store.touch(TABLE, dues)
 
     async def _has_session(self, slot: Row) -> bool:
         return await self._is_open(slot.key.removeprefix(f"{GROUP}/"))
 
     async def _is_open(self, key: str) -> bool:
-        row = await self._store.get(SESSIONS, key)
+        row = await self.store.get(SESSIONS, key)
         if row is None:
             return False
         try:
@@ -166,20 +161,20 @@ class SessionSlots:
         """
         seen = self._left_over.get(row.key)
         if seen is not None and seen.version == row.version:
-            over = self._now() >= seen.taken + OPENING
+            over = self.now() >= seen.taken + OPENING
             if over:
                 del self._left_over[row.key]
             return over
         if len(self._left_over) >= MOST_LEFT_OVER:
             self._left_over.clear()
-        self._left_over[row.key] = SessionSlot(row.version, self._now())
+        self._left_over[row.key] = SessionSlot(row.version, self.now())
         return False
 
     def _refusal(self) -> LimitReached:
         return LimitReached(
-            f"{self._limit} sessions are open, and sessions.max_active allows no more; end a session or try "
+            f"{self.limit} sessions are open, and sessions.max_active allows no more; end a session or try "
             "again later.",
-            data={"limit": self._limit, "setting": "sessions.max_active", "retry_after": 5},
+            data={"limit": self.limit, "setting": "sessions.max_active", "retry_after": 5},
             retry_after=5,
         )
 

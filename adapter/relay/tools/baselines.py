@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from structlog.typing import FilteringBoundLogger
@@ -27,32 +28,25 @@ COMPARED = 32
 """Pairs of catalogues of one server whose drift is kept for operators."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Baselines:
     """The baselines of ``server``. Every method that waits raises StoreUnavailable.
 
     ``of_principal`` gives the scope of a principal, whatever sessions it has; ``clock`` gives Unix time.
     """
 
-    def __init__(
-        self,
-        server: str,
-        pinning: PinRule,
-        pins: Pins,
-        cache: CatalogueCache,
-        of_principal: Callable[[str], Scope],
-        clock: Callable[[], float],
-        log: FilteringBoundLogger,
-    ) -> None:
-        self.server = server
-        self.pinning = pinning
-        self._pins = pins
-        self.cache = cache
-        self._of_principal = of_principal
-        self._clock = clock
-        self._log = log
-        self._confirming = SingleFlight[int, None]()
-        self._drifts = SingleFlight[tuple[str, str], Drift | None](LastUsed(COMPARED))
-        self._accepting = asyncio.Lock()
+    server: str
+    pinning: PinRule
+    pins: Pins
+    cache: CatalogueCache
+    of_principal: Callable[[str], Scope]
+    clock: Callable[[], float]
+    log: FilteringBoundLogger
+    _confirming: SingleFlight[int, None] = field(default_factory=SingleFlight, init=False)
+    _drifts: SingleFlight[tuple[str, str], Drift | None] = field(
+        default_factory=lambda: SingleFlight(LastUsed(COMPARED)), init=False
+    )
+    _accepting: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     # --- other processes --------------------------------------------------------------------------------------
 
@@ -64,7 +58,7 @@ class Baselines:
 
     async def _confirm(self, doubts: int) -> None:
         accepted, seen = await asyncio.gather(
-            self._pins.accepted(self.server), self._pins.last_seen(self.server)
+            self.pins.accepted(self.server), self.pins.last_seen(self.server)
         )
         self.cache.confirm(doubts, accepted, seen)
 
@@ -81,20 +75,20 @@ class Baselines:
         if self.pinning.lock is not None:
             return ServerBaseline("lock", self.pinning.lock)
         if (accepted := await self._look_up()) is not None:
-            return ServerBaseline("accepted", await self._pins.catalogue(accepted.digest), accepted.since)
+            return ServerBaseline("accepted", await self.pins.catalogue(accepted.digest), accepted.since)
         if (first := await self._first()) is not None:
-            return ServerBaseline("first_seen", await self._pins.catalogue(first.digest), first.since)
+            return ServerBaseline("first_seen", await self.pins.catalogue(first.digest), first.since)
         return NO_BASELINE
 
     async def last_seen(self) -> Catalogue | None:
         """The catalogue that was seen last in any session."""
-        pin = await self._pins.last_seen(self.server)
-        return await self._pins.catalogue(pin.digest) if pin is not None else None
+        pin = await self.pins.last_seen(self.server)
+        return await self.pins.catalogue(pin.digest) if pin is not None else None
 
     async def note_seen(self, now: Catalogue) -> None:
         """Write down what the server offers, unless that is what was written down last."""
         if self.cache.written != now.digest:
-            await self._pins.keep_seen(self.server, now)
+            await self.pins.keep_seen(self.server, now)
             self.cache.written = now.digest
 
     async def is_accepted(self, now: Catalogue) -> bool:
@@ -109,7 +103,7 @@ class Baselines:
 
     async def _first(self) -> Pin | None:
         if self.cache.first is None:
-            self.cache.first = await self._pins.first(self.server)
+            self.cache.first = await self.pins.first(self.server)
         return self.cache.first
 
     async def _accepted(self) -> Pin | None:
@@ -119,14 +113,14 @@ class Baselines:
 
     async def _look_up(self) -> Pin | None:
         """The accepted pin of this moment."""
-        pin = await self._pins.accepted(self.server)
+        pin = await self.pins.accepted(self.server)
         self.cache.keep_accepted(pin)
         return pin
 
     async def _catalogue(self, pin: Pin | None, now: Catalogue) -> Catalogue:
         if pin is None or pin.digest == now.digest:
             return now
-        known = await self._pins.catalogue(pin.digest)
+        known = await self.pins.catalogue(pin.digest)
         # A catalogue that cannot be read counts as one without tools.
         return known if known is not None else Catalogue(pin.digest, {})
 
@@ -161,7 +155,7 @@ class Baselines:
     async def pin_of(self, scope_id: str) -> Pin | None:
         """The pin of this scope: its own, or the one that an operator accepted later."""
         own, doubts = self.cache.pin(scope_id), self.cache.doubts
-        if own is None and (own := await self._pins.of(ScopeKey(self.server, scope_id))) is not None:
+        if own is None and (own := await self.pins.of(ScopeKey(self.server, scope_id))) is not None:
             self.cache.keep_pin(scope_id, own, doubts)
         accepted = await self._accepted()
         if accepted is not None and (own is None or own.since <= accepted.since):
@@ -170,22 +164,22 @@ class Baselines:
 
     async def pin(self, scope: Scope, now: Catalogue) -> Pin:
         """Pin the scope unless it is pinned already; return what it is pinned to."""
-        new = Pin(now.digest, self._clock())
+        new = Pin(now.digest, self.clock())
         accepted = await self._accepted()
         if self.cache.has_ended(scope.id):
             # Nobody would remove the pin again.
             return accepted or new
         if accepted is not None or self.cache.pin(scope.id) is not None:
             return await self.pin_of(scope.id) or new
-        await self._pins.keep(self.server, now)
+        await self.pins.keep(self.server, now)
         # Asked together they cost the store one turn, and an operator rarely accepts in this very moment.
         key, doubts = ScopeKey(self.server, scope.id), self.cache.doubts
-        accepted, is_first = await asyncio.gather(self._look_up(), self._pins.add(key, new, scope.owner))
+        accepted, is_first = await asyncio.gather(self._look_up(), self.pins.add(key, new, scope.owner))
         if not is_first:
             # Another replica was faster, or another call of the same scope.
             return await self.pin_of(scope.id) or new
         if accepted is not None or self.cache.has_ended(scope.id):
-            await self._pins.remove(key)
+            await self.pins.remove(key)
         else:
             self.cache.keep_pin(scope.id, new, doubts)
         return accepted or new
@@ -197,7 +191,7 @@ class Baselines:
         """
         self.cache.end(scope_id)
         if self.cache.pins.pop(scope_id, None) is not None or unknown:
-            await self._pins.remove(ScopeKey(self.server, scope_id))
+            await self.pins.remove(ScopeKey(self.server, scope_id))
 
     async def begins_anew_with_session(self, call: Call) -> bool:
         """Tell whether a new session in place of this call's would start from the tools offered then."""
@@ -213,7 +207,7 @@ class Baselines:
         """
         caller = call.origin.caller
         return (
-            self._of_principal(party_of(caller) if self.cache.apart else caller.principal)
+            self.of_principal(party_of(caller) if self.cache.apart else caller.principal)
             if caller.entrance == "http"
             else call.scope
         )
@@ -225,7 +219,7 @@ class Baselines:
         if self.pinning.mode == "off":
             return None
         pin = baseline or self.pinning.lock or await self._pin_of_server()
-        return await self._pins.drift.of(self.server, pin.digest) if pin is not None else None
+        return await self.pins.drift.of(self.server, pin.digest) if pin is not None else None
 
     async def remember(
         self, call: Call, baseline: Catalogue, now: Catalogue, drift: Drift, *, own: bool
@@ -235,13 +229,13 @@ class Baselines:
         ``own``: the scope itself had seen other tools before.
         """
         scope = self._scope_of(call)
-        by, at = name_of(call.origin.caller.principal), self._clock()
+        by, at = name_of(call.origin.caller.principal), self.clock()
         meeting = DriftSighting(baseline.digest, now.digest, summary(drift), at, scope.id, by, own)
-        await self._pins.drift.add(self.server, meeting)
+        await self.pins.drift.add(self.server, meeting)
 
     async def forget_drift_of_others(self) -> None:
         """Forget drift between different users: the server offers each of them other tools."""
-        await self._pins.drift.forget_others(self.server)
+        await self.pins.drift.forget_others(self.server)
 
     # --- review -----------------------------------------------------------------------------------------------
 
@@ -273,7 +267,7 @@ class Baselines:
                 if status.now is None or not status.baseline.is_of(status.now) or status.now.digest != digest:
                     raise BoundByFile()
                 # The server offers again what its file says.
-                await self._pins.drift.forget(self.server)
+                await self.pins.drift.forget(self.server)
                 self.cache.accept()
                 return await self.status()
             if status.now is None:
@@ -283,11 +277,11 @@ class Baselines:
             if status.accepted:
                 return status
             try:
-                await self._pins.accept(self.server, status.now)
+                await self.pins.accept(self.server, status.now)
             finally:
                 # Also where it failed half way: the pin may be written down.
                 self.cache.accept()
-            self._log.warning("tools accepted", server=self.server, digest=digest, operator=operator)
+            self.log.warning("tools accepted", server=self.server, digest=digest, operator=operator)
             return await self.status()
 
     async def _drift(self, baseline: Catalogue, now: Catalogue) -> Drift | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -128,32 +128,28 @@ Definitions = LastUsed[str, Mapping[str, bytes]]
 # --- reading --------------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class CatalogueReader:
     """Reads the list of one server. ``definitions`` is where those that are read are kept.
 
     All pages of a list have ``patience`` seconds.
     """
 
-    def __init__(
-        self,
-        lists: ToolLists,
-        cache: CatalogueCache,
-        definitions: Definitions | None = None,
-        patience: float = PATIENCE,
-    ) -> None:
-        self._lists = lists
-        self._cache = cache
-        self._definitions = definitions
-        self._patience = patience
-        # By scope and epoch: a read that began before the tools changed serves nobody who asks later.
-        self._reading = SingleFlight[tuple[str, int], CatalogueSnapshot | None]()
+    lists: ToolLists
+    cache: CatalogueCache
+    definitions: Definitions | None = None
+    patience: float = PATIENCE
+    # By scope and epoch: a read that began before the tools changed serves nobody who asks later.
+    _reading: SingleFlight[tuple[str, int], CatalogueSnapshot | None] = field(
+        default_factory=SingleFlight[tuple[str, int], CatalogueSnapshot | None], init=False
+    )
 
     async def snapshot(self, call: Call) -> CatalogueSnapshot:
         """The list that somebody was sent in this epoch; if nobody was, one call reads it now for all.
 
         Raises UpstreamBroken if there is no list, and what the upstream raises.
         """
-        cache = self._cache
+        cache = self.cache
         if cache.varies:
             return await self.own_snapshot(call)
         if cache.snapshot is not None:
@@ -181,7 +177,7 @@ class CatalogueReader:
 
     async def own_snapshot(self, call: Call) -> CatalogueSnapshot:
         """Read what this call's scope is offered, in its own upstream session. Raises as ``snapshot`` does."""
-        key = call.scope.id, self._cache.epoch
+        key = call.scope.id, self.cache.epoch
         return _required(await self._reading.get(key, lambda: self._read(call.without_request())))
 
     async def _read(self, call: Call) -> CatalogueSnapshot | None:
@@ -189,21 +185,21 @@ class CatalogueReader:
         if call.fetch is None:
             return None
         try:
-            async with asyncio.timeout(self._patience):
-                pages = await all_pages(self._lists, call.fetch, modern=call.modern)
+            async with asyncio.timeout(self.patience):
+                pages = await all_pages(self.lists, call.fetch, modern=call.modern)
         except BadJson as error:
             raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
         except TimeoutError:
             raise UpstreamSilent(
-                f"The upstream server did not list its tools within {self._patience:g} s; try again."
+                f"The upstream server did not list its tools within {self.patience:g} s; try again."
             ) from None
         if pages is None:
             return None
-        snapshot = await snapshot_of(self._lists, pages)
-        if self._definitions is not None:
+        snapshot = await snapshot_of(self.lists, pages)
+        if self.definitions is not None:
             # Of several tools of one name the last counts, as in the catalogue.
             by_name = {tool.name: tool.raw for tool in tools_on(pages)}
-            self._definitions.put(snapshot.catalogue.digest, by_name)
+            self.definitions.put(snapshot.catalogue.digest, by_name)
         return snapshot
 
 

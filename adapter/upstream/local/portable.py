@@ -159,7 +159,7 @@ class PortableSessions(LocalSessions):
         portable = decode_portable(session_id)
         if self.words is None or portable is None:
             return super()._made(session_id, version)
-        return PortableSession(session_id, portable, partial(self._end, session_id), self._bounds, self.words)
+        return PortableSession(session_id, portable, partial(self._end, session_id), self.bounds, self.words)
 
     def _not_at_hand(self, session_id: str) -> LocalSession:
         portable = decode_portable(session_id)

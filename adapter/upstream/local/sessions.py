@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from adapter.errors import SessionMissing, SessionUnknown
@@ -130,6 +131,7 @@ class LocalSession:
         return stream
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class LocalSessions:
     """At most ``most`` sessions: one more ends the one that was unused for longest.
 
@@ -137,17 +139,11 @@ class LocalSessions:
     with each session that has ended. Where there are several replicas, ``owner`` is this one, which ids then name.
     """
 
-    def __init__(
-        self,
-        most: int = 10_000,
-        ended: Callable[[LocalSession], None] | None = None,
-        bounds: StreamBounds = BOUNDS,
-    ) -> None:
-        self._most = most
-        self._bounds = bounds
-        self._ended = ended
-        self._sessions: OrderedDict[str, LocalSession] = OrderedDict()
-        self.owner: str | None = None
+    most: int = 10_000
+    ended: Callable[[LocalSession], None] | None = None
+    bounds: StreamBounds = BOUNDS
+    _sessions: OrderedDict[str, LocalSession] = field(default_factory=OrderedDict, init=False)
+    owner: str | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -185,10 +181,10 @@ class LocalSessions:
         return token if self.owner is None else owned(self.owner, token)
 
     def _made(self, session_id: str, version: str) -> LocalSession:
-        return LocalSession(session_id, version, partial(self._end, session_id), self._bounds)
+        return LocalSession(session_id, version, partial(self._end, session_id), self.bounds)
 
     def _keep(self, session: LocalSession) -> LocalSession:
-        if len(self._sessions) >= self._most:
+        if len(self._sessions) >= self.most:
             self._drop_oldest()
         self._sessions[session.id] = session
         return session
@@ -202,8 +198,8 @@ class LocalSessions:
         if session is None:
             return
         session.close()
-        if self._ended is not None:
-            self._ended(session)
+        if self.ended is not None:
+            self.ended(session)
 
     def _drop_oldest(self) -> None:
         # Where everything is in use, one in use has to go: a limit that gives way is none.

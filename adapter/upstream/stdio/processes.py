@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from structlog.typing import FilteringBoundLogger
@@ -30,39 +31,31 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between failed starts; each is twice the one before."""
 
 
+@dataclass(eq=False, slots=True)
 class Processes:
     """Starts processes of the server ``name`` by ``start``. ``put_to_rest`` is called with a conversation that nobody
     uses, and ends it. After ``spare`` seconds without use a process may be stopped to make room for another.
     """
 
-    def __init__(
-        self,
-        name: str,
-        settings: UpstreamSettings,
-        start: StartChild,
-        log: FilteringBoundLogger,
-        put_to_rest: Callable[[ChildConversation], None],
-        spare: float,
-    ) -> None:
-        self._name = name
-        self._settings = settings
-        self._spare = spare
-        self._start = start
-        self._log = log
-        self._put_to_rest = put_to_rest
-        # Also those that are being stopped: they are processes as long as anything of them is left.
-        self._all: dict[ChildConversation, str] = {}
-        self._closing: dict[ChildConversation, asyncio.Task[None]] = {}
-        self._backoffs: OrderedDict[str, RestartBackoff] = OrderedDict()
-        self._looking: asyncio.Task[None] | None = None
+    name: str
+    settings: UpstreamSettings
+    start: StartChild
+    log: FilteringBoundLogger
+    put_to_rest: Callable[[ChildConversation], None]
+    spare: float
+    # Also those that are being stopped: they are processes as long as anything of them is left.
+    _all: dict[ChildConversation, str] = field(default_factory=dict, init=False)
+    _closing: dict[ChildConversation, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _backoffs: OrderedDict[str, RestartBackoff] = field(default_factory=OrderedDict, init=False)
+    _looking: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
-        return f"<Processes of {self._name!r}: {len(self._all)} of {self._settings.max_processes}>"
+        return f"<Processes of {self.name!r}: {len(self._all)} of {self.settings.max_processes}>"
 
     @property
     def use(self) -> ProcessUse:
         """The number of processes now, and the most."""
-        return ProcessUse(len(self._all), self._settings.max_processes)
+        return ProcessUse(len(self._all), self.settings.max_processes)
 
     def begin(
         self, series: str, ended: Callable[[ChildConversation], None], *, shared: bool
@@ -74,21 +67,19 @@ class Processes:
         now = asyncio.get_running_loop().time()
         backoff = self._backoffs.get(series)
         if backoff is not None and (wait := backoff.wait(now)):
-            raise backing_off(self._name, wait, backoff.reason)
-        start = self._start if len(self._all) < self._settings.max_processes else self._start_in_place(now)
+            raise backing_off(self.name, wait, backoff.reason)
+        start = self.start if len(self._all) < self.settings.max_processes else self._start_in_place(now)
         conversation = ChildConversation(
-            self._name,
-            self._settings.start_timeout_seconds,
+            self.name,
+            self.settings.start_timeout_seconds,
             start,
             partial(self._over, ended),
-            self._log,
+            self.log,
             shared=shared,
         )
         self._all[conversation] = series
-        if self._looking is None and self._settings.idle_ttl_seconds is not None:
-            self._looking = asyncio.get_running_loop().create_task(
-                self._look(self._settings.idle_ttl_seconds)
-            )
+        if self._looking is None and self.settings.idle_ttl_seconds is not None:
+            self._looking = asyncio.get_running_loop().create_task(self._look(self.settings.idle_ttl_seconds))
         return conversation
 
     async def close(self) -> None:
@@ -134,21 +125,21 @@ class Processes:
         idle = [
             each
             for each in self._all
-            if each not in self._closing and each.is_idle and now - each.used >= self._spare
+            if each not in self._closing and each.is_idle and now - each.used >= self.spare
         ]
         if not idle:
             raise LimitReached(
-                f'The server "{self._name}" has {self._settings.max_processes} processes, as many as '
+                f'The server "{self.name}" has {self.settings.max_processes} processes, as many as '
                 "servers[].upstream.max_processes allows. Try again when a session has ended.",
                 retry_after=SPARE,
             )
         unused = min(idle, key=lambda each: each.used)
-        self._put_to_rest(unused)
+        self.put_to_rest(unused)
         return partial(self._start_after, self._closing[unused])
 
     async def _start_after(self, closing: asyncio.Task[None], owner: ChildOwner) -> ChildProcess:
         await asyncio.wait((closing,))
-        return await self._start(owner)
+        return await self.start(owner)
 
     async def _look(self, idle_ttl: float) -> None:
         loop = asyncio.get_running_loop()
@@ -156,4 +147,4 @@ class Processes:
             await asyncio.sleep(max(0.1, idle_ttl / _LOOKS))
             for each in list(self._all):
                 if each.is_idle and loop.time() - each.used > idle_ttl:
-                    self._put_to_rest(each)
+                    self.put_to_rest(each)
