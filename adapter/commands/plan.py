@@ -144,7 +144,7 @@ def _lines(
     stages = _stages(entry, name)
     large, most = stages.large_results, stages.limits.egress
     if large is not None:
-        less = ", of some hosts less" if large.hosts else ""
+        less = ", for some hosts less," if large.hosts else ""
         yield Line(Slot.LARGE_RESULTS, f"results above {large.above} bytes{less} become artifacts")
     errors = "" if plan is None else f"failures as {plan.errors.mode}, exceptions as {plan.errors.expose}"
     egress = "" if plan is None or most is None else f", results up to {most} bytes"

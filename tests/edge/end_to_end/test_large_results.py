@@ -12,8 +12,9 @@ import orjson
 import pytest
 from mcp.types import CallToolResult
 
+from adapter.cli import run
 from tests.hosted.serving import ERAS as SDK_ERAS
-from tests.pipeline.end_to_end.living import ERAS, Speaker, living
+from tests.pipeline.end_to_end.living import ERAS, Speaker, furnished, living
 from tests.pipeline.end_to_end.workshop import workshop
 
 SETTINGS = """
@@ -138,6 +139,38 @@ async def test_hosted_tools_keep_theirs_too(tmp_path: Path, version: str) -> Non
         assert REPORT.startswith(json.loads(shown["text"]).removesuffix("…"))
         assert json.loads(await all_of(speaker, "shop", link["uri"])) == REPORT
         assert "SYSTEM INTERVENTION" in (await speaker.call("short")).texts[-1]
+
+
+async def test_reader_is_for_everybody_who_may_call_a_tool(tmp_path: Path) -> None:
+    """Access rules name the tools of the server; without a way to the rest a result would be cut."""
+    rules = '    access: [{tools: ["big"]}]\n    stages:'
+    settings = SETTINGS.replace("    stages:", rules, 1)
+    environ = {"ROOT": str(tmp_path / "files")}
+    async with (
+        workshop(WORKS) as up,
+        living(tmp_path, settings, {**environ, "UPSTREAM": up.url}, scripts={"code": CODE}) as front,
+        front.speaker() as speaker,
+    ):
+        assert set(await speaker.tools()) == {"big", "up_read_artifact"}
+        uri = (await speaker.call("big")).result["content"][2]["uri"]
+        assert await all_of(speaker, "up", uri) == LOG
+
+
+async def test_plan_says_what_becomes_of_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the place where it happens: before the limit of what leaves."""
+    config = furnished(tmp_path, SETTINGS, code=CODE)
+    monkeypatch.setenv("UPSTREAM", "http://127.0.0.1:9/mcp")
+    monkeypatch.setenv("ROOT", str(tmp_path / "files"))
+    for server, tool in (("up", "big"), ("shop", "report")):
+        assert run(["plan", server, tool, "--config", str(config)]) == 0
+        *_, large, finish = capsys.readouterr().out.strip().splitlines()
+        assert large.split(maxsplit=2)[1:] == [
+            "large_results",
+            "results above 16384 bytes, for some hosts less, become artifacts",
+        ]
+        assert finish.endswith("results up to 20480 bytes")
 
 
 async def test_cached_results_are_kept_whole(tmp_path: Path) -> None:

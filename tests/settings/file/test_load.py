@@ -230,6 +230,19 @@ def test_byte_sizes(file: Path, written: object, size: int) -> None:
             ),
             "servers[0].adapters[1].tools: a_get_upload_url is the name of the adapter's own tool",
         ),
+        (
+            server("adapters: [{type: artifact_producer, tools: [a_read_artifact]}]"),
+            "servers[0].adapters[0].tools: a_read_artifact is the name of the adapter's own tool for reading",
+        ),
+        (
+            "artifacts: {enabled: false}\n" + server("stages: {'*': {large_results: {}}}"),
+            "artifacts.enabled: is required for large_results",
+        ),
+        (
+            server("stages: {'*': {large_results: {above: 16Ki, preview: 9Ki}}}"),
+            "preview may be at most half of above",
+        ),
+        (server("stages: {'*': {large_results: {above: 4Ki}}}"), "large_results.above"),
     ],
 )
 def test_a_mistake_is_told_at_its_place(file: Path, text: str, said: str) -> None:
