@@ -74,7 +74,7 @@ async def test_producers_name_the_widget_of_files(road: StartRoad) -> None:
             metas = {
                 tool["name"]: tool.get("_meta") for tool in (await rpc(client, "tools/list", {}))["tools"]
             }
-            assert metas == {"write": meta, "read": {"ui": {"resourceUri": "ui://a"}}}
+            assert (metas["write"], metas["read"]) == (meta, {"ui": {"resourceUri": "ui://a"}})
             (found,) = (await rpc(client, "resources/read", {"uri": FILES_WIDGET}))["contents"]
             assert ("_meta" in found) is downloads
 
