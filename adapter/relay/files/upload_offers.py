@@ -13,9 +13,10 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import NamedTuple, Protocol
 
-from adapter.errors import StoreUnavailable
+from adapter.errors import LimitReached, StoreUnavailable
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials, UploadQueries
@@ -33,6 +34,9 @@ TABLE = "upload_offers"
 
 _KEPT = 60.0
 """Seconds that an offer outlives its links, for replicas whose clocks differ."""
+
+MOST_OFFERS = 1000
+"""Offers that one scope may have at a time: each is rows in the store for as long as its links are good."""
 
 
 class IssuedOffer(NamedTuple):
@@ -88,7 +92,14 @@ class UploadOffers(StoreListener):
     # --- offers -----------------------------------------------------------------------------------------------
 
     async def issue(self, server: str, principal: str, scope: Scope) -> IssuedOffer:
-        """Offer one upload into a scope. Raises StoreUnavailable."""
+        """Offer one upload into a scope. Raises LimitReached, StoreUnavailable."""
+        seconds = max(self.credentials.page_ttl, self.credentials.ttl)
+        wait = await self._store.spend(TABLE, scope.id, MOST_OFFERS, seconds)
+        if wait:
+            raise LimitReached(
+                f"{MOST_OFFERS} uploads were offered within {seconds:g} s, the longer of uploads.page_ttl_seconds and "
+                f"core.auth.signed_upload_ttl_seconds: use their links, or try again in {ceil(wait)} s."
+            )
         upload_id = secrets.token_hex(16)
         batch = batch_of(upload_id)
         assert batch is not None, "just made"

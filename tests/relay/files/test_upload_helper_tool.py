@@ -11,11 +11,11 @@ from urllib.parse import parse_qsl, urlsplit
 import orjson
 import pytest
 
-from adapter.errors import CredentialRefused, StoreUnavailable
+from adapter.errors import CredentialRefused, LimitReached, StoreUnavailable
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
-from adapter.relay.files.upload_offers import TABLE, UploadOffers
+from adapter.relay.files.upload_offers import MOST_OFFERS, TABLE, UploadOffers
 from adapter.rules.access.principals import Scope
 from adapter.settings.storage import Uploads
 from adapter.state.memory import MemoryStore
@@ -172,6 +172,19 @@ async def test_a_person_gets_a_link_of_their_own() -> None:
     await helping.credentials.expire()
     with pytest.raises(CredentialRefused):
         await helping.credentials.check("demo", query_of(held["open_in_browser"]))
+
+
+async def test_offers_of_one_scope_are_bounded() -> None:
+    """A caller who asks without end fills no store; another one still gets links."""
+    helping = Helping()
+    await helping.open()
+    scope, other = (Scope(name, f"session:{name}") for name in ("one", "two"))
+    for _ in range(MOST_OFFERS):
+        await helping.offers.issue("demo", "ada", scope)
+    with pytest.raises(LimitReached, match=r"uploads\.page_ttl_seconds") as refused:
+        await helping.offers.issue("demo", "ada", scope)
+    assert str(MOST_OFFERS) in str(refused.value)
+    await helping.offers.issue("demo", "ada", other)
 
 
 async def test_no_link_tells_the_upload_id() -> None:
