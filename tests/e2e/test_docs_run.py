@@ -72,7 +72,7 @@ def test_the_demo_is_what_the_pages_use(beginner: Beginner, node: Path) -> None:
     with beginner.runs(f"{demo} --port {beginner.port}", ready="serving") as printed:
         answers(beginner, printed)
         python = beginner.folder / "client.py"
-        for page, wanted in (("clients.md", "count_words"), ("files-by-host.md", "6")):
+        for page, wanted in (("clients.md", "count_words"), ("hosts.md", "6")):
             text = notebook(on(page, "python").text)
             python.write_text(text.replace(SHOWN_PORT, str(beginner.port)))
             assert wanted in beginner.types(f"python {python}"), page
