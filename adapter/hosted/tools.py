@@ -54,7 +54,6 @@ def definition_of(
     """The entry in ``tools/list`` of a tool as the settings declare it."""
     members = {
         "name": name,
-        "title": annotations.get("title"),
         "description": description,
         "inputSchema": inputs.schema,
         "annotations": dict(annotations),
