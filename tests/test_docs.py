@@ -83,18 +83,6 @@ def test_settings_are_described_by_nouns_and_verbs() -> None:
     assert [text for text in texts if text.startswith(tuple(f"{word} " for word in QUESTION_WORDS))] == []
 
 
-ALIASES = {
-    "servers[].adapters[].include_raw_output",
-    "servers[].adapters[].overrides.allow_raw_output",
-    "servers[].adapters[].uri_prefix",
-    "state_persistence.reconciliation.mode",
-    "storage.artifact_locator_policy",
-    "storage.orphan_sweeper_enabled",
-    "telemetry.insecure",
-}
-"""The keys of remote-mcp-adapter that are read as another key."""
-
-
 def descriptions(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
@@ -111,9 +99,7 @@ def test_named_settings_exist(page: Path) -> None:
     sections = "|".join(Settings.model_fields.keys() - {"context"})
     named = re.findall(rf"`((?:{sections})(?:\[\])?\.[a-z_.\[\]]+)[`:]", page.read_text())
     unknown = [name for name in named if not exists(Settings, name.replace("[]", "").split("."))]
-    assert [
-        name for name in unknown if name.replace("[]", ".[]") not in RETIRED and name not in ALIASES
-    ] == []
+    assert [name for name in unknown if name.replace("[]", ".[]") not in RETIRED] == []
 
 
 def exists(model: type[BaseModel], steps: list[str]) -> bool:

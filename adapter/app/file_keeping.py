@@ -154,9 +154,10 @@ def build_shelf(settings: Settings) -> Shelf:
     if lock == "exclusive" and settings.has_other_workers:
         # Of several processes that keep all others away, the one that starts them has the lock.
         lock = None
+    configured = storage.artifact_locator_policy == "allow_configured_roots"
     return Shelf(
         storage.root,
-        allowed_roots=storage.artifact_locator_allowed_roots,
+        allowed_roots=storage.artifact_locator_allowed_roots if configured else (),
         private=(settings.state_path,),
         lock=lock,
         copies=storage.max_size,
@@ -178,6 +179,6 @@ def build_registry(base: Base, files: Shelf) -> FileRegistry:
         upload_ttl=settings.uploads.ttl_seconds,
         artifact_ttl=settings.artifacts.ttl_seconds,
         queue_wait=settings.uploads.stall_timeout_seconds,
-        sweep_grace=storage.orphan_sweeper_grace_seconds,
+        sweep_grace=storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None,
     )
     return FileRegistry(base.store, files, limits, base.clock, base.log)

@@ -197,7 +197,7 @@ class ActiveFiles(KeptFiles):
         rule = ConsumerRule(
             server=entry.id,
             argument=adapter.file_path_argument,
-            delivery=adapter.delivery,
+            delivery="file_uri" if adapter.uri_prefix else adapter.delivery,
             inline_limit=adapter.max_inline_bytes,
             plain_paths=adapter.allow_plain_paths,
             edits=adapter.edits,
@@ -210,7 +210,9 @@ class ActiveFiles(KeptFiles):
         self, entry: ServerSettings, adapter: ArtifactProducer, tool: str, *, edits: bool
     ) -> Producer:
         artifacts, locator = self.settings.artifacts, adapter.output_locator
-        raw = adapter.allow_raw_output
+        raw = adapter.overrides.allow_raw_output
+        if raw is None:
+            raw = adapter.allow_raw_output
         if raw is None:
             raw = self.settings.tool_defaults_for(entry).allow_raw_output
         rule = ProducerRule(

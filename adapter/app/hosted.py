@@ -191,7 +191,7 @@ class HostedTools:
         if work is None or len(problems) > before:
             return None
         timeout = self._timeout(entry, declared)
-        own = definition_of(declared.name, inputs, declared.description, declared.annotations)
+        own = definition_of(declared.name, inputs, declared.title, declared.description, declared.annotations)
         shown = self.planning.definition(entry, declared, own)
         return HostedTool(entry.id, shown, work, plan, timeout), HostedPlan(plan, timeout, kept)
 

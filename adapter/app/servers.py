@@ -77,7 +77,7 @@ class Upstreams:
         )
         made = UPSTREAMS[upstream.transport](self, entry)
         # A hosted tool has a deadline of its own.
-        total = None if upstream.kind.needs is None else _total_limit(settings)
+        total = None if upstream.kind.needs is None else _limit(settings, entry, "tool_call_total_seconds")
         reached = self._wrapped(entry, made, total)
         server = Server(
             id=entry.id,
@@ -85,7 +85,7 @@ class Upstreams:
             upstream=reached if self.observed is None else self.observed(entry, stages, reached),
             breaker=breaker if ping.enabled else None,
             timeouts=Timeouts(
-                tool_call=_silence_limit(settings, entry),
+                tool_call=_limit(settings, entry, "tool_call_timeout_seconds"),
                 request=ReadLimit(
                     settings.core.upstream_request_timeout_seconds, "core.upstream_request_timeout_seconds"
                 ),
@@ -242,18 +242,11 @@ UPSTREAMS: Mapping[Transport, Callable[[Upstreams, ServerSettings], Upstream]] =
 # --- settings ---------------------------------------------------------------------------------------------------
 
 
-def _silence_limit(settings: Settings, entry: ServerSettings) -> ReadLimit | None:
-    """The limit of silence in calls of a server's tools; None where there is none."""
-    seconds = settings.tool_defaults_for(entry).tool_call_timeout_seconds
-    own = entry.tool_defaults.tool_call_timeout_seconds is not None
-    place = "servers[].tool_defaults" if own else "core.defaults"
-    return None if seconds is None else ReadLimit(seconds, f"{place}.tool_call_timeout_seconds")
-
-
-def _total_limit(settings: Settings) -> ReadLimit | None:
-    """The limit of a whole call, the same for all servers; None where there is none."""
-    seconds = settings.core.defaults.tool_call_total_seconds
-    return None if seconds is None else ReadLimit(seconds, "core.defaults.tool_call_total_seconds")
+def _limit(settings: Settings, entry: ServerSettings, name: str) -> ReadLimit | None:
+    """The limit of that name for calls of a server's tools; None where there is none."""
+    seconds = getattr(settings.tool_defaults_for(entry), name)
+    place = "core.defaults" if getattr(entry.tool_defaults, name) is None else "servers[].tool_defaults"
+    return None if seconds is None else ReadLimit(seconds, f"{place}.{name}")
 
 
 def _transfer_rules(upstream: UpstreamSettings, answer_limit: int) -> TransferRules:

@@ -61,7 +61,7 @@ def build_redis_store(settings: Settings, warn: Callable[[str], None] | None = N
             raise
         sentence = "redis needs its driver: install mcp-file-adapter[redis]"
         raise SettingsError([Problem("state_persistence.type", sentence)]) from None
-    tls = RedisTls(state.tls_ca_file, state.tls_cert_file, state.tls_insecure)
+    tls = RedisTls(state.tls_ca_file, state.tls_cert_file, state.tls_key_file, state.tls_insecure)
     dialer = Dialer(address, state.timeout_seconds, tls)
     times = RedisTimes(state.timeout_seconds, cache)
     # The rows of credentials need no work when they expire.
@@ -137,19 +137,20 @@ async def refresh(settings: Settings) -> None:
 
 
 async def warn_of_unowned(settings: Settings, store: Store, log: FilteringBoundLogger) -> None:
-    """Log that files were found whose records are lost.
+    """Log that files were found whose records are lost, where ``reconciliation.mode`` is ``if_empty``.
 
     Directories have no session's name, so that an empty store cannot say whose they are. Raises StoreUnavailable.
     """
-    if await store.scan(SCOPES, limit=1):
+    if settings.state_persistence.reconciliation.mode != "if_empty" or await store.scan(SCOPES, limit=1):
         return
     found = await asyncio.to_thread(_directories, settings.storage.root)
     if found:
+        swept = settings.storage.orphan_sweeper_enabled
         log.warning(
             "files are left of a state that is lost; nobody can own them any more",
             directories=found,
-            kept=settings.storage.orphan_sweeper_grace_seconds is None,
-            setting="storage.orphan_sweeper_grace_seconds",
+            kept=not swept,
+            setting="storage.orphan_sweeper_enabled" if swept else "state_persistence.reconciliation.mode",
         )
 
 

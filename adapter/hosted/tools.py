@@ -48,12 +48,14 @@ class HostedTool:
 def definition_of(
     name: str,
     inputs: DeclaredInputs,
+    title: str | None,
     description: str,
     annotations: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The entry in ``tools/list`` of a tool as the settings declare it."""
     members = {
         "name": name,
+        "title": title,
         "description": description,
         "inputSchema": inputs.schema,
         "annotations": dict(annotations),

@@ -121,6 +121,10 @@ class Introspection(Section):
     client_secret: SecretStr = Field(
         description="Client secret, sent as HTTP Basic authentication; write `${VAR}` instead of the secret."
     )
+    issuer: Annotated[SecureUrl | None, BlankIsNull] = Field(
+        default=None,
+        description="Entry of `issuers` whose tokens it knows; null if there is only one.",
+    )
     cache_seconds: Annotated[Seconds, Field(ge=1)] = Field(
         default=60,
         description="Maximum time that an answer is used, at least 1; a token that is revoked is accepted as long.",
@@ -138,13 +142,11 @@ class OAuth(Section):
     """Access tokens of authorization servers."""
 
     issuers: Annotated[list[OAuthIssuer], Field(min_length=1)] = Field(
-        description="Authorization servers that are trusted; clients are told of them in this order, and "
-        "people sign in to the console at the first."
+        description="Authorization servers that are trusted; clients are told of them in this order."
     )
     introspection: Introspection | None = Field(
         default=None,
-        description="Introspection of tokens that are not JWTs of one of `issuers`, as those of the first; null "
-        "refuses such tokens.",
+        description="Introspection of tokens that are not JWTs of one of `issuers`; null refuses such tokens.",
     )
     documentation: Annotated[HttpUrl | None, BlankIsNull] = Field(
         default=None,
@@ -161,7 +163,23 @@ class OAuth(Section):
         for index, entry in enumerate(self.issuers):
             if (first := seen.setdefault(entry.issuer, index)) != index:
                 raise ValueError(f"issuers[{index}] has the same issuer as issuers[{first}]")
+        self._require_issuer_of_introspection()
         return self
+
+    def _require_issuer_of_introspection(self) -> None:
+        if self.introspection is None:
+            return
+        named = self.introspection.issuer
+        if named is None and len(self.issuers) > 1:
+            raise ValueError("introspection.issuer is required, because there are several issuers")
+        if named is not None and named not in [entry.issuer for entry in self.issuers]:
+            raise ValueError("introspection.issuer is not one of issuers")
+
+    @property
+    def introspected_issuer(self) -> OAuthIssuer:
+        """The issuer whose tokens are introspected."""
+        named = self.introspection.issuer if self.introspection is not None else None
+        return next((entry for entry in self.issuers if entry.issuer == named), self.issuers[0])
 
 
 class NamedToken(Section):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from adapter.settings.auth import OAuth, OAuthIssuer, Scopes, SecureUrl
 from adapter.settings.section import (
     BlankIsNull,
     ByteSize,
@@ -21,8 +22,11 @@ ClaimValues = dict[str, TextList]
 
 
 class ConsoleOAuth(Section):
-    """Sign-in with the first issuer of `core.auth.oauth`."""
+    """Sign-in with an issuer of `core.auth.oauth`."""
 
+    issuer: Annotated[SecureUrl | None, BlankIsNull] = Field(
+        default=None, description="Entry of `core.auth.oauth.issuers`; null if there is only one."
+    )
     client_id: Line = Field(
         description="Client id of the console at the issuer; its redirect URI is "
         "`core.public_base_url` + `console.path` + `/-/signed-in`."
@@ -32,21 +36,37 @@ class ConsoleOAuth(Section):
         description="Client secret, sent as HTTP Basic authentication; null for a public client. Write `${VAR}` "
         "instead of the secret.",
     )
+    scopes: Scopes = Field(
+        default_factory=list,
+        description="Scopes that are asked for, besides `required_scopes` of the issuer.",
+    )
     parameters: dict[str, str] = Field(
         default_factory=dict,
-        description="Additional parameters of the authorization request, such as `audience` or `prompt`; those in "
-        "`scope` are asked for besides `required_scopes` of the issuer.",
+        description="Additional parameters of the authorization request, such as `audience` or `prompt`.",
+    )
+    operator_scopes: Scopes = Field(
+        default_factory=list, description="Scopes of which one makes a person an operator."
     )
     operator_claims: ClaimValues = Field(
         default_factory=dict,
         description="Values by claim, of which one makes a person an operator; a name with dots leads to a member "
-        "of a claim, such as `realm_access.roles`; `scope` are the scopes of the token.",
+        "of a claim, such as `realm_access.roles`.",
+    )
+    viewer_scopes: Scopes = Field(
+        default_factory=list,
+        description="Scopes of which one lets a person see the console; without this and `viewer_claims` "
+        "everybody who signs in may see it.",
     )
     viewer_claims: ClaimValues = Field(
-        default_factory=dict,
-        description="Values by claim, of which one lets a person see the console; without it everybody who signs in "
-        "may see it.",
+        default_factory=dict, description="Values by claim, of which one lets a person see the console."
     )
+
+
+def console_issuer(console: ConsoleOAuth, oauth: OAuth) -> OAuthIssuer | None:
+    """The issuer at which people sign in; None where the settings do not tell which one."""
+    if console.issuer is None:
+        return oauth.issuers[0] if len(oauth.issuers) == 1 else None
+    return next((entry for entry in oauth.issuers if entry.issuer == console.issuer), None)
 
 
 class Console(Section):
@@ -81,6 +101,5 @@ class Console(Section):
     )
     oauth: ConsoleOAuth | None = Field(
         default=None,
-        description="Sign-in of people with their browser at the first issuer of `core.auth.oauth`; tokens continue "
-        "to work.",
+        description="Sign-in of people with their browser at an issuer of `core.auth.oauth`; tokens continue to work.",
     )

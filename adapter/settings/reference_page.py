@@ -15,7 +15,7 @@ from adapter.settings.section import ENTRY_TAGS, Spelled, fields_by_key
 
 MASK = "***"
 _SECRET_MAPPINGS = ("static_headers", "headers", "env", "options", "policy")
-_URLS = ("url", "endpoint")
+_URLS = ("url", "endpoint", "logs_endpoint")
 
 
 def masked(settings: Settings) -> dict[str, Any]:

@@ -113,10 +113,10 @@ def fields_by_key(section: type[BaseModel]) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
-def overriding(section: type[Section], place: str, *names: str) -> Callable[[type[T]], type[T]]:
-    """Return the decorator that gives a section fields of ``section``, each null by default.
+def overriding(section: type[Section], place: str) -> Callable[[type[T]], type[T]]:
+    """Return the decorator that gives a section the fields of ``section``, each null by default.
 
-    ``place`` is the path of ``section`` in the file, such as ``core.upstream_ping``; without ``names`` all fields.
+    ``place`` is the path of ``section`` in the file, such as ``core.upstream_ping``.
     """
     hints = get_type_hints(section, include_extras=True)
     fields: dict[str, Any] = {
@@ -124,7 +124,7 @@ def overriding(section: type[Section], place: str, *names: str) -> Callable[[typ
             hints[name] | None,
             Field(default=None, description=f"Overrides `{place}.{name}` here."),
         )
-        for name in names or section.model_fields
+        for name in section.model_fields
     }
 
     def build(override: type[T]) -> type[T]:

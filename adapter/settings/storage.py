@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from adapter.settings.section import (
     BlankIsNull,
@@ -123,8 +123,10 @@ class RedisState(Section):
         default=None, description="Certificates that sign the server's; null means those of the system."
     )
     tls_cert_file: Annotated[Path | None, BlankIsNull] = Field(
-        default=None,
-        description="Certificate of the adapter and its private key in PEM, for servers that ask for one.",
+        default=None, description="Certificate of the adapter, for servers that ask for one."
+    )
+    tls_key_file: Annotated[Path | None, BlankIsNull] = Field(
+        default=None, description="Private key of `tls_cert_file`."
     )
     key_base: Annotated[Text, Field(pattern=r"^[^{}\s]{1,200}$")] = Field(
         default="mcp_remote_adapter",
@@ -133,6 +135,16 @@ class RedisState(Section):
     timeout_seconds: Seconds = Field(
         default=2,
         description="Time for an answer, and for a connection with its login, after which the state is unavailable.",
+    )
+
+
+class Reconciliation(Section):
+    """Records for files without a record, at start."""
+
+    mode: Literal["disabled", "if_empty"] = Field(
+        default="if_empty",
+        description="Files without a record at start. An empty store cannot know whose they are: `if_empty` says "
+        "in the log that there are some, `disabled` nothing.",
     )
 
 
@@ -163,6 +175,7 @@ class StatePersistence(Section):
     )
     disk: DiskState = Field(default_factory=DiskState)
     redis: RedisState = Field(default_factory=RedisState)
+    reconciliation: Reconciliation = Field(default_factory=Reconciliation)
 
 
 class Uploads(Section):
@@ -234,11 +247,26 @@ class Storage(Section):
         description="Lock on the root, against adapters with another state store: `auto` and `file` lock a file "
         "in it, which replicas of one state store share; `none`, `process` and `redis` lock no file.",
     )
-    orphan_sweeper_grace_seconds: SecondsOrZero | None = Field(
-        default=300,
-        description="Minimum age of a file without a record before it is deleted; null keeps such files.",
+    orphan_sweeper_enabled: bool = Field(default=True, description="Delete files without a record.")
+    orphan_sweeper_grace_seconds: SecondsOrZero = Field(
+        default=300, description="Minimum age of a file without a record before it is deleted."
+    )
+    artifact_locator_policy: Literal["storage_only", "allow_configured_roots"] = Field(
+        default="storage_only",
+        description="Directories in which a tool's file is accepted: only the adapter's own, or also the "
+        "configured roots.",
     )
     artifact_locator_allowed_roots: list[Path] = Field(
-        default_factory=list,
-        description="Directories in which a tool's file is accepted, in addition to the adapter's own.",
+        default_factory=list, description="Directories that `allow_configured_roots` accepts."
     )
+
+    @model_validator(mode="after")
+    def _policy_has_roots(self) -> Storage:
+        if (
+            self.artifact_locator_policy == "allow_configured_roots"
+            and not self.artifact_locator_allowed_roots
+        ):
+            raise ValueError(
+                "artifact_locator_policy allow_configured_roots needs artifact_locator_allowed_roots"
+            )
+        return self

@@ -10,7 +10,9 @@ from pydantic import Field, SecretStr, model_validator
 from adapter.settings.section import (
     BlankIsNull,
     HttpUrl,
+    OptionalText,
     Port,
+    Seconds,
     Section,
     Text,
     UrlPath,
@@ -52,16 +54,27 @@ class TelemetrySettings(Section):
     )
     endpoint: Annotated[HttpUrl | None, BlankIsNull] = Field(
         default=None,
-        description="Collector, over TLS with `https://`; null means the transport's usual port on localhost.",
+        description="Collector for traces and metrics; null means the transport's usual port on localhost.",
     )
+    logs_endpoint: Annotated[HttpUrl | None, BlankIsNull] = Field(
+        default=None, description="Collector for logs, over HTTP; null means the usual port on localhost."
+    )
+    insecure: bool = Field(default=True, description="Use gRPC without TLS.")
     headers: dict[str, str] = Field(
         default_factory=dict,
         repr=False,
         description="Headers added to every export; their values are secrets.",
     )
-    emit_logs: bool = Field(
-        default=False,
-        description="Export log lines too, over HTTP; with gRPC to port 4318 of the collector.",
+    export_interval_seconds: Seconds = Field(default=15, description="Time between two exports of metrics.")
+    shutdown_drain_timeout_seconds: Seconds = Field(
+        default=10, description="Maximum time for exporting waiting spans at shutdown."
+    )
+    emit_logs: bool = Field(default=False, description="Export log lines too.")
+    service_name: Text = Field(
+        default="mcp-adapter", description="Name of this service in the exported data."
+    )
+    service_namespace: OptionalText = Field(
+        default=None, description="Group of services that this service belongs to."
     )
     prometheus: PrometheusSettings = Field(default_factory=PrometheusSettings)
 
@@ -80,10 +93,18 @@ class AuditSettings(Section):
         "renamed.",
     )
     stdout: bool = Field(default=False, description="Write the lines to standard output.")
+    arguments_digest: bool = Field(
+        default=False,
+        description="Add the SHA-256 digest of a call's arguments, as canonical JSON; with `arguments_key` the HMAC.",
+    )
     arguments_key: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
-        description="Key with which the HMAC-SHA-256 of a call's arguments, as canonical JSON, is added; nobody "
-        "without it can try out what they were. Null adds none.",
+        description="Key of the HMAC-SHA-256 over arguments, so that nobody without it can try out what they were.",
+    )
+    on_failure: Literal["refuse", "allow"] = Field(
+        default="refuse",
+        description="Treatment of calls while the log cannot be written. `refuse`: an answer is withheld and calls "
+        "are refused. `allow`: calls go on without a record.",
     )
 
     @property
@@ -95,6 +116,8 @@ class AuditSettings(Section):
     def _has_one_place(self) -> AuditSettings:
         if self.file is not None and self.stdout:
             raise ValueError("file and stdout are both set: choose one")
-        if not self.enabled and self.arguments_key is not None:
+        if not self.enabled and (self.arguments_digest or self.arguments_key is not None):
             raise ValueError("nothing is recorded: set file or stdout")
+        if self.arguments_key is not None and not self.arguments_digest:
+            raise ValueError("arguments_key is of no use without arguments_digest")
         return self

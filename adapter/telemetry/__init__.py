@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from adapter.telemetry.signals import Fault, Lines, Spans
 
 
-DRAIN_SECONDS = 10
-"""The most seconds for which the end waits for a collector."""
-
-
 class TelemetryMissing(Exception):
     """Telemetry is enabled and cannot be used; ``str(error)`` is a message for the operator.
 
@@ -51,12 +47,13 @@ class Telemetry:
         requests: RequestSpans,
         lines: Lines | None,
         exports: Exports,
+        settings: Settings,
     ) -> None:
         self.tracing = tracing
         self.requests = requests
         self.lines = lines
         self._exports = exports
-        self.patience: float = DRAIN_SECONDS
+        self._patience = settings.shutdown_drain_timeout_seconds
         self._closed = False
         atexit.register(self._terminate)
 
@@ -64,7 +61,7 @@ class Telemetry:
         return f"<Telemetry: {'closed' if self._closed else 'open'}>"
 
     async def close(self) -> bool:
-        """Export the rest within ``patience`` seconds, and end. Returns False if the time was too
+        """Export the rest within telemetry.shutdown_drain_timeout_seconds, and end. Returns False if the time was too
         short. Idempotent.
         """
         if self._closed:
@@ -75,7 +72,7 @@ class Telemetry:
         drained: asyncio.Future[bool] = loop.create_future()
 
         def drain() -> None:
-            in_time = self._exports.drain(self.patience)
+            in_time = self._exports.drain(self._patience)
             try:
                 loop.call_soon_threadsafe(_settle, drained, in_time)
             except RuntimeError:
@@ -85,13 +82,13 @@ class Telemetry:
         # Not a thread of the loop's pool: the interpreter would wait for that one, however long a collector takes.
         threading.Thread(target=drain, name="telemetry-drain", daemon=True).start()
         try:
-            return await asyncio.wait_for(drained, self.patience)
+            return await asyncio.wait_for(drained, self._patience)
         except TimeoutError:
             return False
 
     def _terminate(self) -> None:
         # Not in a thread: none can be started this late.
-        self._exports.drain(self.patience)
+        self._exports.drain(self._patience)
 
 
 def require_telemetry(settings: Settings) -> None:
@@ -144,6 +141,7 @@ def open_telemetry(
         RequestSpans(exports.queue.on_end, exports.traces.sampler, redaction),
         None if exports.logs is None else signals.Lines(exports.logs.get_logger(exporting.SCOPE), redaction),
         exports,
+        settings,
     )
 
 

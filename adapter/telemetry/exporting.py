@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import math
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,12 +32,6 @@ SCOPE = "mcp-adapter"
 """The name of the adapter's instrumentation in what is exported."""
 
 _PORTS = {"grpc": "http://localhost:4317", "http": "http://localhost:4318"}
-
-SERVICE_NAME = "mcp-adapter"
-"""The name in the exported data, unless OpenTelemetry's variables give another one."""
-
-METRIC_INTERVAL = 15
-"""Seconds between two exports of metrics, unless OTEL_METRIC_EXPORT_INTERVAL gives others (its own default is 60)."""
 
 SPAN_BATCH = 256
 """Spans in one export."""
@@ -140,7 +133,7 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
     """
     gate = ExportGate()
     worker = values_of_this_process()
-    resource = _resource(worker)
+    resource = _resource(settings, worker)
     added = None
     if registry is not None:
         added = RegistryMetrics(registry, time.time_ns() if worker is None else worker.began)
@@ -155,9 +148,7 @@ def exports(settings: Settings, registry: MetricRegistry | None = None) -> Expor
     traces.add_span_processor(queue)
     reader = PeriodicExportingMetricReader(
         cast(MetricExporter, Gated(_metric_exporter(settings), gate, added)),
-        export_interval_millis=None
-        if "OTEL_METRIC_EXPORT_INTERVAL" in os.environ
-        else METRIC_INTERVAL * 1000,
+        export_interval_millis=settings.export_interval_seconds * 1000,
         export_timeout_millis=_TIMEOUT * 1000,
     )
     meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
@@ -180,13 +171,13 @@ def load_exporters(settings: Settings) -> None:
         from opentelemetry.exporter.otlp.proto.http import metric_exporter as over_http  # noqa: F401  (loaded)
 
 
-def _resource(worker: WorkerValues | None) -> Resource:
-    attributes, named = os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""), {}
-    if not os.environ.get("OTEL_SERVICE_NAME") and "service.name=" not in attributes:
-        named["service.name"] = SERVICE_NAME
+def _resource(settings: Settings, worker: WorkerValues | None) -> Resource:
+    named = {"service.name": settings.service_name}
     if worker is not None:
         # Each worker exports its own numbers, and a collector adds up those of different instances only.
         named["service.instance.id"] = f"{socket.gethostname()}/{worker.folder.name}/{worker.seat}"
+    if settings.service_namespace is not None:
+        named["service.namespace"] = settings.service_namespace
     return Resource.create(named)
 
 
@@ -198,7 +189,7 @@ def _metric_exporter(settings: Settings) -> MetricExporter:
 
         return over_grpc.OTLPMetricExporter(
             endpoint,
-            _insecure(endpoint),
+            settings.insecure,
             headers=headers,
             timeout=_TIMEOUT,
             max_export_batch_size=POINTS_AT_ONCE,
@@ -214,30 +205,19 @@ def _sender(settings: Settings) -> SpanSender:
     endpoint, headers = _target(settings.endpoint or _PORTS[settings.transport], settings.headers)
     if settings.transport == "http":
         return HttpSender(_signal(endpoint, "traces"), headers)
-    return GrpcSender(urlsplit(endpoint).netloc or endpoint, headers, insecure=_insecure(endpoint))
-
-
-def _insecure(endpoint: str) -> bool:
-    return urlsplit(endpoint).scheme != "https"
+    parts = urlsplit(endpoint)
+    insecure = settings.insecure and parts.scheme != "https"
+    return GrpcSender(parts.netloc or endpoint, headers, insecure=insecure)
 
 
 def _log_provider(settings: Settings, resource: Resource, gate: ExportGate) -> LoggerProvider:
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 
-    endpoint, headers = _target(_logs_endpoint(settings), settings.headers)
+    endpoint, headers = _target(settings.logs_endpoint or _PORTS["http"], settings.headers)
     exporter = OTLPLogExporter(_signal(endpoint, "logs"), headers=headers, timeout=_TIMEOUT)
     provider = LoggerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_log_record_processor(BatchLogRecordProcessor(cast(LogRecordExporter, Gated(exporter, gate))))
     return provider
-
-
-def _logs_endpoint(settings: Settings) -> str:
-    """The collector over HTTP: beside gRPC it listens at another port of the same host."""
-    if settings.transport == "http" or settings.endpoint is None:
-        return settings.endpoint or _PORTS["http"]
-    parts, usual = urlsplit(settings.endpoint), urlsplit(_PORTS["http"])
-    host = parts.netloc.removesuffix(f":{parts.port}")
-    return urlunsplit(parts._replace(netloc=f"{host}:{usual.port}", path=""))
 
 
 def _target(url: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:

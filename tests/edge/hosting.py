@@ -27,8 +27,9 @@ servers:
       cache: {ttl: 60}
       define:
         - name: get-user
+          title: A user
           description: Get one user
-          annotations: {title: A user, readOnlyHint: true}
+          annotations: {readOnlyHint: true}
           use: main
           statement: "SELECT id, name FROM users WHERE id = {{ inputs.user_id }}"
           inputs: {user_id: {type: int, description: Primary key}}

@@ -48,4 +48,4 @@ def test_the_text_of_a_value_is_that_value() -> None:
             if kind is not Any and type(taken) is type(value):
                 assert read.validate_python(str(value).lower()) == taken, name
                 compared += 1
-    assert compared > 250
+    assert compared > 300

@@ -9,7 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from adapter.rules.metrics.catalogue import TOOL_AUTH_FAILURES
@@ -21,10 +20,12 @@ from adapter.telemetry.metric_registry import MetricRegistry
 from tests.telemetry.collectors import Collector, grpc_collector, http_collector, values
 from tests.telemetry.recording import fault
 
+NEVER = 3600.0
+
 
 def opened(collector: Collector, **settings: object) -> Telemetry:
     """Telemetry that exports nothing by itself, so that what arrives is what was flushed. One number was counted."""
-    quiet = {"endpoint": collector.url}
+    quiet = {"export_interval_seconds": NEVER, "endpoint": collector.url}
     registry = MetricRegistry()
     registry.count(TOOL_AUTH_FAILURES, "users")
     telemetry = open_telemetry(
@@ -61,15 +62,16 @@ def assert_received(collector: Collector) -> None:
     assert metrics[TOOL_AUTH_FAILURES.name].sum.data_points[0].as_double == 1
 
 
-async def test_h34_h35_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_h34_h35_over_http() -> None:
     """Spans and counts reach a collector over HTTP, below the endpoint's path and with its credentials."""
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.namespace=tests")
     async with http_collector() as collector:
         telemetry = opened(
             collector,
             transport="http",
             endpoint=collector.url.replace("http://", "http://ada:pa%20ss@") + "/otlp/",
             headers={"X-Tenant": "shop"},
+            service_name="adapter",
+            service_namespace="tests",
         )
         work(telemetry)
         assert await telemetry.close()
@@ -80,7 +82,7 @@ async def test_h34_h35_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fields["X-Tenant"] == "shop"
     assert fields["Authorization"] == "Basic YWRhOnBhIHNz"
     (resource,) = collector.resources()
-    assert resource["service.name"] == "mcp-adapter"
+    assert resource["service.name"] == "adapter"
     assert resource["service.namespace"] == "tests"
 
 
@@ -119,7 +121,7 @@ async def test_an_endpoint_may_name_its_signal() -> None:
 async def test_h37_log_lines_are_shipped_within_their_trace() -> None:
     """Lines go over HTTP with their level, their trace and without secrets; the exporters' own stay here."""
     async with http_collector() as collector:
-        telemetry = opened(collector, transport="http", emit_logs=True)
+        telemetry = opened(collector, transport="http", emit_logs=True, logs_endpoint=collector.url)
         assert telemetry.lines is not None
         with telemetry.tracing.span("mcp.tool.call", {}):
             trace_id = telemetry.tracing.trace_id()
@@ -151,8 +153,7 @@ async def test_a_silent_collector_does_not_hold_up_the_stop() -> None:
     """A collector that does not answer costs the drain timeout and no more, and the loop goes on meanwhile."""
     async with http_collector() as collector:
         collector.patient.clear()
-        telemetry = opened(collector, transport="http")
-        telemetry.patience = 0.2
+        telemetry = opened(collector, transport="http", shutdown_drain_timeout_seconds=0.2)
         work(telemetry)
         began = time.monotonic()
         closing = asyncio.create_task(telemetry.close())

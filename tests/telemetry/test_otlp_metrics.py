@@ -22,10 +22,10 @@ from tests.telemetry.recording import fault
 async def test_many_series_are_exported_in_parts(transport: str) -> None:
     """A collector over gRPC takes four megabytes at once, and would refuse all numbers for a byte more."""
     async with (http_collector if transport == "http" else grpc_collector)() as collector:
-        settings = {"enabled": True, "transport": transport, "endpoint": collector.url}
+        settings = {"enabled": True, "transport": transport, "endpoint": collector.url, "insecure": True}
         registry = MetricRegistry()
         telemetry = open_telemetry(
-            Settings.model_validate(settings),
+            Settings.model_validate(settings | {"export_interval_seconds": 3600}),
             redact=str,
             fault=fault,
             registry=registry,
@@ -51,6 +51,7 @@ async def test_the_numbers_of_the_registry_are_exported() -> None:
             "enabled": True,
             "transport": "http",
             "endpoint": collector.url,
+            "export_interval_seconds": 3600,
         }
         registry = MetricRegistry()
         telemetry = open_telemetry(

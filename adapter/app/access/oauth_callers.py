@@ -30,7 +30,7 @@ from adapter.relay.files.scopes import kept_secret
 from adapter.rules.access.browser_sessions import RoleRules
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.auth import OAuth
-from adapter.settings.console import ConsoleOAuth
+from adapter.settings.console import ConsoleOAuth, console_issuer
 from adapter.settings.root import Settings
 from adapter.upstream.outgoing import IssuerHttp, token_http
 
@@ -57,7 +57,7 @@ def build_verifier(
         keys = KeySet(entry.issuer, fetch, log, clocks.elapsed, LIFE, verifier.withdraw)
         verifier.issuers[entry.issuer] = Issuer(IssuerTrust(entry, oauth.leeway_seconds), keys, clocks.now)
     if (asked := oauth.introspection) is not None:
-        trust = IssuerTrust(oauth.issuers[0], oauth.leeway_seconds)
+        trust = IssuerTrust(oauth.introspected_issuer, oauth.leeway_seconds)
         log = logger.bind(issuer=trust.entry.issuer)
         verifier.introspection = OpaqueTokens(asked, trust, http, log, clocks.now)
     return verifier
@@ -100,15 +100,18 @@ def build_browser_sign_in(
 
 
 def role_terms(console: ConsoleOAuth) -> RoleRules:
-    """The claims that make operators and viewers."""
-    return RoleRules(console.operator_claims, console.viewer_claims)
+    """The scopes and claims that make operators and viewers."""
+    return RoleRules(
+        console.operator_scopes, console.operator_claims, console.viewer_scopes, console.viewer_claims
+    )
 
 
 def _terms(settings: Settings, console: ConsoleOAuth, base: str) -> SignInConfig:
     oauth = settings.core.auth.oauth
     assert oauth is not None, "settings refuse a sign-in without it"
-    issuer, path = oauth.issuers[0], settings.console.path
-    scopes = tuple(dict.fromkeys((*issuer.required_scopes, *console.parameters.get("scope", "").split())))
+    issuer, path = console_issuer(console, oauth), settings.console.path
+    assert issuer is not None, "settings refuse another issuer"
+    scopes = tuple(dict.fromkeys((*issuer.required_scopes, *console.scopes)))
     return SignInConfig(
         console,
         issuer,

@@ -63,9 +63,9 @@ def proof_of(auth: UpstreamAuth, index: int) -> ClientProof:
         why = error.strerror if isinstance(error, OSError) else str(error)
         place = f"servers[{index}].upstream.auth.private_key_file"
         raise SettingsError([Problem(place, f"{auth.private_key_file} cannot be used: {why}")]) from None
-    # An endpoint that the settings name is told where the assertion belongs; else the issuer has named its own.
-    audience = auth.issuer if auth.token_endpoint is None else None
-    return SignedProof(auth.client_id, key, time.time, key_id=auth.private_key_id, audience=audience)
+    return SignedProof(
+        auth.client_id, key, time.time, key_id=auth.private_key_id, audience=auth.assertion_audience
+    )
 
 
 def check_keys(settings: Settings) -> None:

@@ -62,14 +62,19 @@ class AuditTrail:
     background: BackgroundTasks
     log: FilteringBoundLogger
 
+    @property
+    def strict(self) -> bool:
+        """True where no call goes on without a record."""
+        return self.settings.on_failure == "refuse"
+
     async def begin(self, ask: ClientRequest) -> list[OpenRecord]:
         """The records of the requests in a message, none for other messages. Raises AuditUnavailable."""
         records = [self._opened(ask, each) for each in requests_of(ask.envelope) if each.method in AUDITED]
-        if records and self.sink.failing:
+        if records and self.sink.failing and self.strict:
             await self._require()
-        if (key := self.settings.arguments_key) is not None:
+        if self.settings.arguments_digest:
             for each in records:
-                await _add_digest(each, key.get_secret_value().encode())
+                await self._digest(each)
         return records
 
     def _opened(self, ask: ClientRequest, request: Envelope) -> OpenRecord:
@@ -87,8 +92,17 @@ class AuditTrail:
         )
         return OpenRecord(request, record)
 
+    async def _digest(self, opened: OpenRecord) -> None:
+        body = opened.envelope.body
+        if opened.envelope.method != "resources/read":
+            key = self.settings.arguments_key
+            digest = partial(_digest, body, None if key is None else key.get_secret_value().encode())
+            opened.record.arguments = await asyncio.to_thread(digest) if len(body) > APART else digest()
+
     async def file(self, event: str, file: FileRecord) -> None:
-        """Record that a file was taken in or is about to be sent. Raises AuditUnavailable."""
+        """Record that a file was taken in or is about to be sent. Raises AuditUnavailable where nothing goes on without
+        a record.
+        """
         kind, _, owner = file.owner.partition(":")
         record = AuditRecord(
             event,
@@ -111,7 +125,7 @@ class AuditTrail:
         await self.sink.write(record.line(self.place))
 
     async def write(self, records: Iterable[OpenRecord], outcome: RequestOutcome, size: int = 0) -> None:
-        """Write the records that are not written yet. Raises AuditUnavailable."""
+        """Write the records that are not written yet. Raises AuditUnavailable where no call goes on without."""
         for each in records:
             if each.written:
                 continue
@@ -127,8 +141,9 @@ class AuditTrail:
             await self.sink.write(record.line(self.place))
         except AuditUnavailable:
             if not was_failing:
-                self.log.error("the audit log cannot be written", place=str(self.settings.file or "stdout"))
-            raise
+                self.log.error("the audit log cannot be written", strict=self.strict)
+            if self.strict:
+                raise
 
     def write_later(self, records: list[OpenRecord], outcome: RequestOutcome) -> None:
         """Write the records that are not written yet, for nobody who waits."""
@@ -187,14 +202,7 @@ def name_again(records: list[OpenRecord], ask: ClientRequest) -> None:
             record.via, record.name = record.name, name
 
 
-async def _add_digest(opened: OpenRecord, key: bytes) -> None:
-    body = opened.envelope.body
-    if opened.envelope.method != "resources/read":
-        digest = partial(_digest, body, key)
-        opened.record.arguments = await asyncio.to_thread(digest) if len(body) > APART else digest()
-
-
-def _digest(body: bytes, key: bytes) -> str:
+def _digest(body: bytes, key: bytes | None) -> str:
     params = parse(body).get("params")
     return arguments_digest(params.get("arguments") if isinstance(params, dict) else None, key)
 

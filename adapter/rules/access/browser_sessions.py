@@ -24,9 +24,6 @@ TAB_FIELD = "X-Adapter-Session"
 LONGEST_PLACE = 512
 """Characters of the place to which a browser returns when it has signed in."""
 
-SCOPE = "scope"
-"""The claim of the scopes (RFC 9068); issuers write it in several ways."""
-
 MOST_NAMED = 8
 """Scopes and values of claims that somebody without rights is told."""
 
@@ -63,39 +60,51 @@ Role = Literal["operator", "viewer"]
 
 @dataclass(frozen=True, slots=True)
 class RoleRules:
-    """Values by claim that make an operator or a viewer; any one of them is enough.
+    """Scopes and claims that make an operator or a viewer; any one of them is enough.
 
-    The claim has to be or to hold one of its values; ``scope`` are the scopes of the token, however it writes them.
-    Without claims for viewers everybody who has signed in is one.
+    ``operator_claims`` and ``viewer_claims`` are values by claim, of which the claim has to be or to hold one. Without
+    terms for viewers everybody who has signed in is one.
     """
 
+    operator_scopes: Collection[str] = ()
     operator_claims: Mapping[str, Collection[str]] = field(default_factory=dict)
+    viewer_scopes: Collection[str] = ()
     viewer_claims: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def role_of(self, scopes: frozenset[str], claims: Mapping[str, Any]) -> Role | None:
         """The role of a person with these scopes and claims, None for nobody of these."""
-        if _fits(self.operator_claims, scopes, claims):
+        if _fits(self.operator_scopes, self.operator_claims, scopes, claims):
             return "operator"
-        return "viewer" if not self.viewer_claims or _fits(self.viewer_claims, scopes, claims) else None
+        everybody = not self.viewer_scopes and not self.viewer_claims
+        return (
+            "viewer" if everybody or _fits(self.viewer_scopes, self.viewer_claims, scopes, claims) else None
+        )
 
     @property
     def needed(self) -> str:
         """What makes a viewer or an operator, in words; a part of it where there is much."""
-        rights = [
-            f"the scope {value}" if name == SCOPE else f"{value} in {name}"
+        scopes = [f"the scope {scope}" for scope in sorted({*self.viewer_scopes, *self.operator_scopes})]
+        claims = [
+            f"{value} in {name}"
             for terms in (self.viewer_claims, self.operator_claims)
             for name, values in terms.items()
             for value in sorted(values)
         ]
-        named = list(dict.fromkeys(rights))
+        named = list(dict.fromkeys([*scopes, *claims]))
         more = ["another right"] if len(named) > MOST_NAMED else []
         return " or ".join([*named[:MOST_NAMED], *more])
 
 
-def _fits(wanted: Mapping[str, Collection[str]], scopes: frozenset[str], claims: Mapping[str, Any]) -> bool:
+def _fits(
+    wanted_scopes: Collection[str],
+    wanted_claims: Mapping[str, Collection[str]],
+    scopes: frozenset[str],
+    claims: Mapping[str, Any],
+) -> bool:
+    if not scopes.isdisjoint(wanted_scopes):
+        return True
     return any(
-        not (scopes if name == SCOPE else _texts(claim_of(claims, name))).isdisjoint(values)
-        for name, values in wanted.items()
+        not _texts(claim_of(claims, name)).isdisjoint(values) for name, values in wanted_claims.items()
     )
 
 

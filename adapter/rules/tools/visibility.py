@@ -79,10 +79,11 @@ def _longer(title: int, description: int) -> re.Pattern[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Descriptions:
-    """The part of the descriptions that clients get. ``limit`` is that of ``truncate``, in characters."""
+    """The part of the descriptions that clients get. The limits, in characters, are those of ``truncate``."""
 
     mode: Literal["preserve", "truncate", "strip"] = "preserve"
-    limit: int | None = 280
+    max_tool: int | None = 280
+    max_schema: int | None = 280
 
     def kept(self, piece: Prose, text: str) -> str | None:
         """The part of a text that clients get, None to leave the text out. Titles stay as they are."""
@@ -90,15 +91,15 @@ class Descriptions:
             return text
         if self.mode == "strip":
             return None
-        return cut(text, self.limit)
+        return cut(text, self.max_schema if piece.in_schema else self.max_tool)
 
     def finds_nothing(self, definition: bytes) -> bool:
         """Tell whether surely all descriptions would stay as they are."""
         if self.mode != "truncate":
             return self.mode == "preserve"
         flat = _flat(definition)
-        limit = _UNLIMITED if self.limit is None else self.limit
-        return not _ODD.search(flat) and _longer(_UNLIMITED, limit).search(flat) is None
+        limits = [_UNLIMITED if limit is None else limit for limit in (self.max_tool, self.max_schema)]
+        return not _ODD.search(flat) and _longer(_UNLIMITED, min(limits)).search(flat) is None
 
 
 class _Folding(NamedTuple):

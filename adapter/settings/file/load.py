@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,6 @@ def load(
     try:
         tree = with_policies(tree, environ)
         retired = take_retired(tree)
-        _respell(tree)
         settings = _validated(tree, origins)
         if problems := list(inconsistencies(settings)):
             raise SettingsError(problems)
@@ -226,9 +225,6 @@ def _sentence(error: ErrorDetails, location: Location) -> str:
     return _SENTENCES.get(kind) or error["msg"][0].lower() + error["msg"][1:]
 
 
-_OF_CORE = "the value in core holds for all servers"
-_OF_DESCRIPTIONS = "core.tool_description_policy.max_tool_description_chars holds for schemas too"
-
 RETIRED: Mapping[str, str] = {
     "console.oauth.session_seconds": "a browser stays signed in for 8 hours",
     "core.client_timeouts.answer_stall_seconds": "a client may read nothing of its answer for 60 s",
@@ -247,7 +243,6 @@ RETIRED: Mapping[str, str] = {
     "core.max_tools": "a server has at most 20,000 tools",
     "core.upstream.connect_timeout_seconds": "a connection is opened within 5 s",
     "core.upstream.max_streams": "clients may keep open four times core.upstream.max_connections",
-    "core.tool_description_policy.max_schema_description_chars": _OF_DESCRIPTIONS,
     "core.upstream_ping.half_open_probe_allowance": "a half-open breaker allows two pings at once",
     "state_persistence.reconciliation.legacy_server_id": "files without a record are given to nobody",
     "state_persistence.redis.cluster": "a url with redis+cluster:// names a cluster",
@@ -256,7 +251,6 @@ RETIRED: Mapping[str, str] = {
     "state_persistence.redis.ping_seconds": "the connection is checked every 5 s",
     "storage.atomic_writes": "a file is written to a temporary one, synced and renamed",
     "telemetry.drop_on_queue_full": "spans are dropped while 5000 wait, and no call waits for a collector",
-    "telemetry.export_interval_seconds": "metrics are exported every 15 s, or as OTEL_METRIC_EXPORT_INTERVAL says",
     "telemetry.export_timeout_seconds": "one export takes at most 10 s",
     "telemetry.flush_on_shutdown": "spans that wait are exported when the adapter stops",
     "telemetry.flush_on_terminate": "spans that wait are exported when the interpreter exits",
@@ -264,32 +258,16 @@ RETIRED: Mapping[str, str] = {
     "telemetry.log_batch_max_export_batch_size": "log lines are exported as OpenTelemetry's OTEL_BLRP_* variables say",
     "telemetry.log_batch_max_queue_size": "log lines are exported as OpenTelemetry's OTEL_BLRP_* variables say",
     "telemetry.log_batch_schedule_delay_millis": "log lines are exported as OpenTelemetry's OTEL_BLRP_* variables say",
-    "telemetry.logs_endpoint": "log lines go over HTTP to telemetry.endpoint, with gRPC to port 4318 of its host",
     "telemetry.max_queue_size": "at most 5000 spans wait for export",
     "telemetry.periodic_flush_seconds": "spans are exported every 5 s, and as soon as there are 256",
     "telemetry.queue_batch_size": "one export has at most 256 spans",
-    "telemetry.service_name": "the service is called mcp-adapter, or as OTEL_SERVICE_NAME says",
-    "telemetry.service_namespace": "the variable OTEL_RESOURCE_ATTRIBUTES sets service.namespace",
-    "telemetry.shutdown_drain_timeout_seconds": "spans that wait at the end are exported for at most 10 s",
     "validation": "a check takes at most 2 s, 512 MiB and 2,000,000 steps, and 8 may wait for one of 2 processes",
     "servers.[].adapters.[].overrides.tool_call_total_seconds": "the limit is that of the server",
     "servers.[].upstream.auth.requested_token_type": "the authorization server chooses the type",
     "servers.[].upstream.auth.revocation_endpoint": "where the endpoints are set, a revoked grant is only forgotten",
     "servers.[].upstream.auth.subject_token_type": "the caller's token is an access token",
     "servers.[].upstream.restart": "the pause between failed starts doubles from 1 s to 60 s",
-    "servers.[].tool_definition_pinning.block_error_session_action": _OF_CORE,
-    "servers.[].tool_definition_pinning.block_strategy": _OF_CORE,
-    "servers.[].tool_description_policy.max_schema_description_chars": _OF_DESCRIPTIONS,
-    "servers.[].tool_description_policy.max_tool_description_chars": _OF_CORE,
-    "servers.[].tool_metadata_sanitization.max_schema_text_chars": _OF_CORE,
-    "servers.[].tool_metadata_sanitization.max_tool_description_chars": _OF_CORE,
-    "servers.[].tool_metadata_sanitization.max_tool_title_chars": _OF_CORE,
-    "servers.[].tool_metadata_sanitization.normalize_unicode": _OF_CORE,
-    "servers.[].tool_metadata_sanitization.remove_invisible_characters": _OF_CORE,
-    "servers.[].upstream_ping.failure_threshold": _OF_CORE,
     "servers.[].upstream_ping.half_open_probe_allowance": "a half-open breaker allows two pings at once",
-    "servers.[].upstream_ping.interval_seconds": _OF_CORE,
-    "servers.[].upstream_ping.open_cooldown_seconds": _OF_CORE,
 }
 """The path of each, where ``[]`` stands for every entry of a list, and what holds whatever it says."""
 
@@ -302,79 +280,6 @@ def take_retired(tree: dict[str, Any]) -> list[Problem]:
         for location, value in _taken(tree, path.split("."))
         if value is not None
     ]
-
-
-def _respell(tree: dict[str, Any]) -> None:
-    """Replace the keys by which remote-mcp-adapter says what another key says too. Raises SettingsError."""
-    for path, respell in OTHER_SPELLINGS.items():
-        for section in _found(tree, path.split(".")):
-            respell(section)
-
-
-def _found(value: Any, steps: list[str]) -> Iterator[dict[str, Any]]:
-    """The sections at a path, as ``RETIRED`` writes it."""
-    if not steps:
-        if isinstance(value, dict):
-            yield value
-    elif steps[0] == "[]":
-        for each in value if isinstance(value, list) else ():
-            yield from _found(each, steps[1:])
-    elif isinstance(value, dict):
-        yield from _found(value.get(steps[0]), steps[1:])
-
-
-def _switched(section: dict[str, Any], key: str) -> bool | None:
-    """Take the true or false of a key out of the section; None where it has none, or what is neither."""
-    value = {"true": True, "false": False}.get(str(section.get(key)).lower())
-    if value is not None or section.get(key) is None:
-        section.pop(key, None)
-    return value
-
-
-def _respell_adapter(adapter: dict[str, Any]) -> None:
-    if _switched(adapter, "uri_prefix"):
-        adapter["delivery"] = "file_uri"
-    raw = (
-        _switched(adapter["overrides"], "allow_raw_output")
-        if isinstance(adapter.get("overrides"), dict)
-        else None
-    )
-    if raw is not None and adapter.get("type") == "artifact_producer":
-        adapter["allow_raw_output"] = raw
-
-
-def _respell_storage(storage: dict[str, Any]) -> None:
-    if _switched(storage, "orphan_sweeper_enabled") is False:
-        storage["orphan_sweeper_grace_seconds"] = None
-    policy = storage.get("artifact_locator_policy")
-    if policy in (None, "storage_only", "allow_configured_roots"):
-        storage.pop("artifact_locator_policy", None)
-    if policy == "storage_only":
-        storage["artifact_locator_allowed_roots"] = []
-
-
-def _respell_state(state: dict[str, Any]) -> None:
-    found = state.get("reconciliation") or {}
-    if isinstance(found, dict) and set(found) <= {"mode"}:
-        if found.get("mode") not in (None, "disabled", "if_empty"):
-            sentence = "must be disabled or if_empty: nobody can know whose files without a record are"
-            raise SettingsError([Problem("state_persistence.reconciliation.mode", sentence)])
-        state.pop("reconciliation", None)
-
-
-def _respell_telemetry(telemetry: dict[str, Any]) -> None:
-    if _switched(telemetry, "insecure") is False and telemetry.get("transport") in (None, "grpc"):
-        _, _, place = str(telemetry.get("endpoint") or "http://localhost:4317").rpartition("://")
-        telemetry["endpoint"] = f"https://{place}"
-
-
-OTHER_SPELLINGS: Mapping[str, Callable[[dict[str, Any]], None]] = {
-    "servers.[].adapters.[]": _respell_adapter,
-    "state_persistence": _respell_state,
-    "storage": _respell_storage,
-    "telemetry": _respell_telemetry,
-}
-"""What replaces such keys in a section, by its path."""
 
 
 def _taken(value: Any, steps: list[str]) -> Iterator[tuple[tuple[str | int, ...], Any]]:

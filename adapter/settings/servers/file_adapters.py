@@ -22,6 +22,9 @@ class UploadConsumer(Section):
         "`files[].path`."
     )
     uri_scheme: UriScheme = Field(default="upload://", description="Scheme of handles in that argument.")
+    uri_prefix: bool | None = Field(
+        default=None, description="True means `delivery: file_uri`; the name that remote-mcp-adapter uses."
+    )
     delivery: Literal["path", "file_uri", "base64", "data_uri", "url"] = Field(
         default="path", description="Form in which the tool gets the file."
     )
@@ -40,7 +43,7 @@ class UploadConsumer(Section):
 
     @model_validator(mode="after")
     def _can_be_edited(self) -> UploadConsumer:
-        if self.edits and self.delivery not in ("path", "file_uri"):
+        if self.edits and not (self.uri_prefix or self.delivery in ("path", "file_uri")):
             raise ValueError(
                 f"edits: true needs delivery path or file_uri; with {self.delivery} the changed file is in the tool's "
                 "result: take it by an artifact_producer with output_locator.mode embedded"

@@ -83,11 +83,12 @@ class ToolWork(Section):
     """The name and the work of a hosted tool: a statement for a connector, or a script."""
 
     name: str = Field(description="Unique name: letters, digits, `_`, `-` and `.`.")
+    title: OptionalText = Field(default=None, description="Name for people.")
     description: str = Field(default="", description="Description for models.")
     annotations: Annotated[dict[str, Any], Spelled("mapping, as in MCP")] = Field(
         default_factory=dict,
-        description="Hints such as `readOnlyHint`, and `title`, the name for people. With `destructiveHint: true`, "
-        "calls run one after the other and are never cached.",
+        description="Hints such as `readOnlyHint`. With `destructiveHint: true`, calls run one after the other "
+        "and are never cached.",
     )
     use: OptionalText = Field(default=None, description="Name of the connector that runs the statement.")
     statement: OptionalText = Field(

@@ -28,7 +28,7 @@ class UpstreamPing(Section):
     )
 
 
-@overriding(UpstreamPing, "core.upstream_ping", "enabled", "timeout_seconds")
+@overriding(UpstreamPing, "core.upstream_ping")
 class UpstreamPingOverride(Section):
     """Overrides for one server; null keeps the value of `core.upstream_ping`."""
 
@@ -77,13 +77,16 @@ class ToolOverride(Section):
     tool_call_timeout_seconds: Seconds | None = Field(
         default=None, description="Overrides `core.defaults.tool_call_timeout_seconds` here; null keeps it."
     )
+    allow_raw_output: bool | None = Field(
+        default=None, description="Overrides `core.defaults.allow_raw_output` here; null keeps it."
+    )
 
 
 class ToolDefaultsOverride(ToolOverride):
     """Overrides for one server; null keeps the value of `core.defaults`."""
 
-    allow_raw_output: bool | None = Field(
-        default=None, description="Overrides `core.defaults.allow_raw_output` here; null keeps it."
+    tool_call_total_seconds: Seconds | None = Field(
+        default=None, description="Overrides `core.defaults.tool_call_total_seconds` here; null keeps it."
     )
 
 
@@ -109,7 +112,7 @@ class MetadataSanitization(Section):
     )
 
 
-@overriding(MetadataSanitization, "core.tool_metadata_sanitization", "mode")
+@overriding(MetadataSanitization, "core.tool_metadata_sanitization")
 class MetadataSanitizationOverride(Section):
     """Overrides for one server; null keeps the value of `core.tool_metadata_sanitization`."""
 
@@ -119,15 +122,17 @@ class DescriptionPolicy(Section):
 
     mode: DescriptionMode = Field(
         default="preserve",
-        description="`truncate` cuts descriptions at the limit below, `strip` removes them.",
+        description="`truncate` cuts descriptions at the limits below, `strip` removes them.",
     )
     max_tool_description_chars: Count | None = Field(
-        default=280,
-        description="Limit of `truncate` for a description, of a tool and inside its schemas, in characters.",
+        default=280, description="Limit of `truncate` for a tool's description, in characters."
+    )
+    max_schema_description_chars: Count | None = Field(
+        default=280, description="Limit of `truncate` for descriptions inside schemas, in characters."
     )
 
 
-@overriding(DescriptionPolicy, "core.tool_description_policy", "mode")
+@overriding(DescriptionPolicy, "core.tool_description_policy")
 class DescriptionPolicyOverride(Section):
     """Overrides for one server; null keeps the value of `core.tool_description_policy`."""
 
@@ -157,7 +162,7 @@ class DefinitionPinning(Section):
     )
 
 
-@overriding(DefinitionPinning, "core.tool_definition_pinning", "mode", "baseline")
+@overriding(DefinitionPinning, "core.tool_definition_pinning")
 class DefinitionPinningOverride(Section):
     """Overrides for one server; null keeps the value of `core.tool_definition_pinning`."""
 

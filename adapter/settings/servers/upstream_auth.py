@@ -17,7 +17,7 @@ AuthType = Literal[
 
 _CLIENT = (
     *("issuer", "token_endpoint", "client_id", "client_secret", "client_authentication"),
-    *("private_key_file", "private_key_id", "scopes", "resource", "audience"),
+    *("private_key_file", "private_key_id", "assertion_audience", "scopes", "resource", "audience"),
 )
 KEYS: dict[AuthType, tuple[str, ...]] = {
     "none": (),
@@ -85,6 +85,11 @@ class UpstreamAuth(Section):
     )
     private_key_id: OptionalText = Field(
         default=None, description="Key id (`kid`) under which the authorization server knows the public key."
+    )
+    assertion_audience: OptionalText = Field(
+        default=None,
+        description="Audience of the signed assertion; null means the token endpoint. Some servers want their "
+        "issuer identifier.",
     )
     scopes: Scopes = Field(default_factory=list, description="Scopes to ask for.")
     resource: OptionalText = Field(
@@ -162,7 +167,7 @@ def _client_problems(auth: UpstreamAuth, path: str) -> Iterator[Problem]:
         needs, other = other, needs
     if getattr(auth, needs) is None:
         yield Problem(f"{path}.{needs}", f"is required for client_authentication {auth.method}")
-    for key in (other, "private_key_id"):
+    for key in (other, "private_key_id", "assertion_audience"):
         if getattr(auth, key) is not None and (key == other or auth.method != "private_key_jwt"):
             yield Problem(f"{path}.{key}", f"is not for client_authentication {auth.method}: remove it")
 

@@ -83,18 +83,19 @@ def unavailable(error: Exception) -> StoreUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class RedisTls:
-    """TLS to the servers: ``ca`` replaces the authorities of the system, ``certificate`` is the own one with its key.
+    """TLS to the servers: ``ca`` replaces the authorities of the system, ``certificate`` and ``key`` are the own ones.
 
     ``insecure`` accepts any certificate.
     """
 
     ca: Path | None = None
     certificate: Path | None = None
+    key: Path | None = None
     insecure: bool = False
 
     def options(self) -> dict[str, Any]:
         """The options of redis-py."""
-        paths = {"ssl_ca_certs": self.ca, "ssl_certfile": self.certificate}
+        paths = {"ssl_ca_certs": self.ca, "ssl_certfile": self.certificate, "ssl_keyfile": self.key}
         given = {name: str(path) for name, path in paths.items() if path is not None}
         return given | {
             "ssl_cert_reqs": "none" if self.insecure else "required",

@@ -88,7 +88,7 @@ async def test_who_may_see_nothing_reads_why_and_signs_out(
     node: Path, chromium: Path, oauth_programs: None, tmp_path: Path
 ) -> None:
     """The page names what would be enough, on a phone too; another person can sign in afterwards."""
-    async with console(tmp_path, viewer_claims={"scope": ["mcp-console"], "groups": ["staff"]}) as (front, _):
+    async with console(tmp_path, viewer_scopes=["mcp-console"]) as (front, _):
         seen = await scene_of(node, chromium, tmp_path, "refused", f"{front.base}/explorer/", "eve")
         for right in ("the scope mcp-console", "staff in groups", "operators in groups"):
             assert right in seen["said"], seen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import os
 import shutil
 import signal
@@ -38,7 +38,7 @@ def lines(place: Path) -> list[dict[str, Any]]:
 async def test_each_call_has_a_line(company: StartCompany, place: Path) -> None:
     """Who, what and the outcome, of both entrances, and of what was refused; no argument and no secret."""
     console = {"enabled": True, "allow_execute": True, "path": "/explorer"}
-    core = audit(place, arguments_key="k")
+    core = audit(place, arguments_digest=True)
     async with (
         company(core=core, console=console) as (_, enter, front),
         front.client() as http,
@@ -66,8 +66,8 @@ async def test_each_call_has_a_line(company: StartCompany, place: Path) -> None:
         ("bob", "resources/read", "file:///public/none", "mcp", "error", -32002),
         ("bob", "tools/call", "read_file", "http", "ok", None),
     ]
-    digest = hmac.digest(b"k", b'{"path":"hunter2"}', "sha256").hex()
-    assert found[0]["arguments_digest"] == f"hmac-sha256:{digest}"
+    digest = hashlib.sha256(b'{"path":"hunter2"}').hexdigest()
+    assert found[0]["arguments_digest"] == f"sha256:{digest}"
     assert found[0]["arguments_digest"] == found[4]["arguments_digest"]
     assert all(
         each["duration_ms"] > 0 and each["request_bytes"] > 0 and each["server"] == "raw" for each in found
@@ -137,6 +137,17 @@ async def test_without_a_record_no_call_goes_on(in_session: StartRoad, place: Pa
         (place / "audit").mkdir()
         assert (await client.call())[1] == result(1)
     assert [each["event"] for each in lines(place)] == ["audit/restored", "tools/call"]
+
+
+async def test_calls_may_go_on_without_a_record(in_session: StartRoad, place: Path) -> None:
+    """Where the settings say so; what is written later is."""
+    core = audit(place, on_failure="allow")
+    async with in_session(core=core) as (_, _, client):
+        shutil.rmtree(place / "audit")
+        assert (await client.call())[1] == result(1)
+        (place / "audit").mkdir()
+        assert (await client.call())[1] == result(1)
+    assert [each["outcome"] for each in lines(place)] == ["ok"]
 
 
 @pytest.fixture(params=[signal.SIG_DFL, signal.SIG_IGN])

@@ -64,11 +64,11 @@ def hosted(adapter: StartAdapter, upstream: StartUpstream) -> StartHost:
 
     @asynccontextmanager
     async def start(
-        desk: Desk, mode: str = "legacy", core: dict[str, Any] | None = None, **server: Any
+        desk: Desk, mode: str = "legacy", **server: Any
     ) -> AsyncIterator[tuple[RawUpstream, Adapter, PythonHost]]:
         async with (
             upstream(desk) as up,
-            adapter(up, server={**CODED, **server}, core=core or {}) as front,
+            adapter(up, server={**CODED, **server}) as front,
             python_host(f"http://127.0.0.1:{front.port}/mcp", mode) as me,
         ):
             yield up, front, me
@@ -163,7 +163,7 @@ async def test_drift_is_told_where_tools_are_searched(hosted: StartHost) -> None
     for mode, strategy in (("warn", "error"), ("block", "baseline_subset"), ("block", "error")):
         desk = Desk(DRAW, MAIL)
         pinning = {"mode": mode, "block_strategy": strategy}
-        async with hosted(desk, core={"tool_definition_pinning": pinning}) as (_, front, me):
+        async with hosted(desk, tool_definition_pinning=pinning) as (_, front, me):
             await me.call("raw_search_tools", query="mail")
             desk.tools = [DRAW, changed]
             front.app.servers["raw"].stages.guard.changed()  # type: ignore[union-attr]  # the gate is there

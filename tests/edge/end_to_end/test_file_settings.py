@@ -169,6 +169,7 @@ async def test_file_above_the_cap_is_named_with_its_setting(in_session: StartRoa
     [
         ({}, "/"),
         ({"delivery": "path"}, "/"),
+        ({"uri_prefix": True}, "file:///"),
         ({"delivery": "file_uri"}, "file:///"),
         ({"delivery": "base64"}, base64.b64encode(b"hello").decode()),
         ({"delivery": "data_uri"}, "data:text/plain;base64,"),

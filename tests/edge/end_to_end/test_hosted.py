@@ -41,8 +41,7 @@ async def test_tools_are_listed_as_declared(place: Path, era: str) -> None:
             await client.call_tool("hidden", {})
     names = [tool.name for tool in tools]
     assert names[:4] == ["get-user", "find", "all", "rename"] and "hidden" not in names
-    assert tools[0].annotations is not None and tools[0].annotations.title == "A user"
-    assert tools[0].description == "Get one user"
+    assert tools[0].title == "A user" and tools[0].description == "Get one user"
     assert tools[0].annotations is not None and tools[0].annotations.read_only_hint
     assert tools[0].input_schema == {
         "type": "object",

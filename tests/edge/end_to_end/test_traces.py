@@ -33,6 +33,7 @@ def traced(collector: Collector, **more: Any) -> dict[str, Any]:
             "enabled": True,
             "transport": "http",
             "endpoint": collector.url,
+            "export_interval_seconds": 3600,
             **more,
         }
     }
@@ -225,7 +226,7 @@ async def test_a_collector_that_never_answers_costs_dropped_spans_alone(
     """Calls are answered also when no more spans may wait, and the adapter stops in time."""
     async with upstream() as up:
         collector.patient.clear()
-        settings = traced(collector)
+        settings = traced(collector, shutdown_drain_timeout_seconds=0.2)
         async with adapter(up, **settings) as front, front.client() as client:
             await client.initialize()
             for _ in range(SPAN_QUEUE // 2 + SPAN_BATCH):
@@ -234,6 +235,5 @@ async def test_a_collector_that_never_answers_costs_dropped_spans_alone(
             assert "Queue full, dropping Span" in caplog.text
             telemetry = front.app.telemetry
             assert telemetry is not None
-            telemetry.patience = 0.2
             assert not await telemetry.close()
         collector.patient.set()

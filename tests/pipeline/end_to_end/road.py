@@ -43,10 +43,7 @@ ROADS = [
 # --- the settings -------------------------------------------------------------------------------------------
 
 SETTINGS = """
-core:
-  tool_definition_pinning: {mode: %s}
-  tool_description_policy: {max_tool_description_chars: 12}
-  allow_artifacts_download: true
+core: {tool_definition_pinning: {mode: %s}, allow_artifacts_download: true}
 state_persistence: {type: memory}
 presenters:
   shown: {schema: {n: "any?", path: "string?", filename: "string?", hidden: "any?"}, redact: {paths: [hidden]}}
@@ -58,7 +55,7 @@ servers:
 """
 SHAPED = """\
     disabled_tools: [shut]
-    tool_description_policy: {mode: truncate}
+    tool_description_policy: {mode: truncate, max_tool_description_chars: 12}
 """
 PLANNED = """\
     stages:

@@ -15,7 +15,7 @@ from tests.pipeline.end_to_end.workshop import saying, workshop
 from tests.telemetry.collectors import Collector, http_collector, values
 
 SETTINGS = """
-telemetry: {enabled: true, transport: http, endpoint: "${COLLECTOR}"}
+telemetry: {enabled: true, transport: http, endpoint: "${COLLECTOR}", export_interval_seconds: 3600}
 connectors:
   - {name: main, connector: sqlite, connection_string: ":memory:"}
 servers:
@@ -211,7 +211,6 @@ async def test_h36_telemetry_is_off_unless_the_settings_turn_it_on(
 ) -> None:
     """The file, a variable of the environment or a flag, in that order of weight; off, nothing is sent."""
     monkeypatch.setenv("FOLDER", "x")
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
     off = SETTINGS.replace("enabled: true, transport", "transport").replace("cache: {true}", "")
     async with http_collector() as collector, workshop({"work": saying(1)}) as up:
         environ = {"COLLECTOR": collector.url, "UPSTREAM": up.url}
@@ -219,7 +218,7 @@ async def test_h36_telemetry_is_off_unless_the_settings_turn_it_on(
             ({}, {}, False),
             ({"ADAPTER_TELEMETRY__ENABLED": "true"}, {}, True),
             ({"ADAPTER_TELEMETRY__ENABLED": "true"}, {"telemetry.enabled": "false"}, False),
-            ({}, {"telemetry.enabled": "true"}, True),
+            ({}, {"telemetry.enabled": "true", "telemetry.service_name": "mine"}, True),
         ):
             collector.deliveries.clear()
             async with living(

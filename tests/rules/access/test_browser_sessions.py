@@ -31,8 +31,10 @@ def test_a_session_is_read_until_it_expires() -> None:
 # --- roles ------------------------------------------------------------------------------------------------------
 
 TERMS = RoleRules(
-    {"scope": frozenset({"admin"}), "groups": frozenset({"operators"}), "realm.roles": frozenset({"boss"})},
-    {"scope": frozenset({"read"}), "groups": frozenset({"staff"})},
+    frozenset({"admin"}),
+    {"groups": frozenset({"operators"}), "realm.roles": frozenset({"boss"})},
+    frozenset({"read"}),
+    {"groups": frozenset({"staff"})},
 )
 
 
@@ -46,7 +48,6 @@ TERMS = RoleRules(
         ({"read"}, {}, "viewer"),
         ({"mcp"}, {"groups": ["staff"]}, "viewer"),
         ({"mcp"}, {"groups": {"operators": True}}, None),
-        ({"mcp"}, {"scope": "admin"}, None),
         ({"mcp"}, {"groups": ["operators of another thing"]}, None),
         (set(), {"realm": ["roles"]}, None),
     ],
@@ -64,10 +65,10 @@ def test_without_terms_everybody_is_a_viewer() -> None:
 def test_what_is_needed_is_named() -> None:
     """Each right once, those for viewers first; of many only some."""
     terms = RoleRules(
-        {"scope": frozenset({"admin"}), "groups": frozenset({"ops"})}, {"groups": frozenset({"staff"})}
+        frozenset({"admin"}), {"groups": frozenset({"ops"})}, viewer_claims={"groups": frozenset({"staff"})}
     )
-    assert terms.needed == "staff in groups or the scope admin or ops in groups"
-    many = RoleRules(viewer_claims={"scope": frozenset(map(str, range(100)))})
+    assert terms.needed == "the scope admin or staff in groups or ops in groups"
+    many = RoleRules(viewer_scopes=frozenset(map(str, range(100))))
     assert many.needed.endswith(" or another right") and len(many.needed) < 200
 
 

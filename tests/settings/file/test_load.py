@@ -310,12 +310,12 @@ def test_other_spellings_of_the_transport(file: Path, spelling: str) -> None:
 def test_a_server_overrides_ping_and_tool_defaults(file: Path) -> None:
     """What a server says wins over core, what it leaves out or null stays as core says."""
     text = "core: {upstream_ping: {failure_threshold: 9}}\n" + server(
-        "upstream_ping: {enabled: false, timeout_seconds: null}, "
+        "upstream_ping: {interval_seconds: 1, timeout_seconds: null}, "
         "tool_defaults: {tool_call_timeout_seconds: 5}"
     )
     settings = loaded(file, text)
     ping, tools = settings.ping_for(settings.servers[0]), settings.tool_defaults_for(settings.servers[0])
-    assert (ping.enabled, ping.timeout_seconds, ping.failure_threshold) == (False, 5, 9)
+    assert (ping.interval_seconds, ping.timeout_seconds, ping.failure_threshold) == (1, 5, 9)
     assert (tools.tool_call_timeout_seconds, tools.allow_raw_output) == (5, False)
 
 

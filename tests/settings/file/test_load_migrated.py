@@ -13,7 +13,7 @@ import yaml
 from adapter.settings.file.load import RETIRED, load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
-from tests.test_docs import ALIASES, exists
+from tests.test_docs import exists
 
 HERE = Path(__file__).parent
 EXAMPLES: Mapping[str, Any] = yaml.safe_load((HERE / "scenarios" / "others.yaml").read_text())
@@ -23,6 +23,7 @@ KEYS = (HERE / "migrated_keys.txt").read_text().split()
 DOCS = HERE.parents[2] / "docs"
 PAGE = (DOCS / "migration.md").read_text()
 GONE = {"artifacts.naming", "servers[].adapters[].output_locator.embedded_mime_hint"}
+ALIASES = {"servers[].adapters[].include_raw_output"}
 METRICS = 24
 
 

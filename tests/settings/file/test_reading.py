@@ -35,7 +35,7 @@ FILE = """
 core: {host: 0.0.0.0, trusted_proxies: 10.0.0.0/8}
 uploads: {max_file_bytes: 1Mi}
 servers:
-- {id: a, upstream: {url: 'http://127.0.0.1:9/mcp'}, upstream_ping: {timeout_seconds: 7}}
+- {id: a, upstream: {url: 'http://127.0.0.1:9/mcp'}, upstream_ping: {interval_seconds: 7}}
 """
 
 
@@ -59,7 +59,7 @@ def test_the_settings_arrive_as_they_were_read(tmp_path: Path) -> None:
     """Values of every kind, the keys that the file has, the folder of the file, and the warnings; no reader's code."""
     shown = """
     server = settings.servers[0]
-    print(settings.uploads.max_file_bytes, settings.core.said["host"], settings.ping_for(server).timeout_seconds)
+    print(settings.uploads.max_file_bytes, settings.core.said["host"], settings.ping_for(server).interval_seconds)
     print(settings.core.trusted_proxies, settings.directory == Path(sys.argv[1]).parent, cautions[0].path)
 """
     done = ran(tmp_path, shown=shown.strip())
