@@ -66,7 +66,7 @@ TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("tool", 
 GUARD: dict[str, Any] = {"core": {"tool_definition_pinning": {"mode": "warn"}}}
 COUNTS = {"telemetry": {"prometheus": {"enabled": True}}}
 # Nobody listens on the port of "discard".
-NOBODY = {"transport": "http", "endpoint": "http://127.0.0.1:9"}
+NOBODY = {"transport": "http", "endpoint": "http://127.0.0.1:9", "shutdown_drain_timeout_seconds": 0.1}
 TRACES: dict[str, Any] = {"telemetry": {"enabled": True, **NOBODY}}
 PARENT = f"00-{'a' * 32}-{'b' * 16}-01"
 NO_STAGE = {"server": {"stages": {"tool": {"errors": {"mode": "result"}}}}}
