@@ -22,10 +22,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 66_173,
+    "lines with code in adapter/": 66_217,
     "modules": 515,
-    "lines with code in tests/": 99_277,
-    "settings": 335,
+    "lines with code in tests/": 99_227,
+    "settings": 370,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,
 }
