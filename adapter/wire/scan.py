@@ -17,7 +17,7 @@ Span = tuple[int, int]
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 _IN_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+|(?!))*+', re.DOTALL)
 _STEP = 1 << 20
-"""Bytes of a string that are looked through at once: other threads wait for the end of a look."""
+"""Bytes that are looked through at once, in up to thirty milliseconds: other threads wait for the end of a look."""
 TEXT = 1 << 16
 """Bytes of a string that are read at once."""
 _LONGEST_ESCAPE = 12
@@ -211,7 +211,7 @@ def _container_end(doc: bytes, start: int) -> int:
         if bracket in (CLOSE_OBJECT, CLOSE_ARRAY):
             if depth == 1:
                 return at + 1
-            run = _CLOSINGS.match(doc, at)
+            run = _CLOSINGS.match(doc, at, at + _STEP)
             assert run is not None, "it begins with the bracket"
             closed = len(_STRINGS.sub(b"", run[0]).translate(None, _NOT_CLOSING))
             if closed >= depth:
@@ -220,7 +220,7 @@ def _container_end(doc: bytes, start: int) -> int:
         elif bracket not in (OPEN_OBJECT, OPEN_ARRAY):
             raise ValueError(f"the value at byte {start} does not end")
         elif deep:
-            run = _OPENINGS.match(doc, at)
+            run = _OPENINGS.match(doc, at, at + _STEP)
             assert run is not None, "it begins with the bracket"
             depth += len(_STRINGS.sub(b"", run[0]).translate(None, _NOT_OPENING))
             at, deep = _run_end(doc, run.end()), False
@@ -237,11 +237,15 @@ def _end_of_closing(doc: bytes, at: int, depth: int) -> int:
 
 def _run_end(doc: bytes, at: int) -> int:
     """The next bracket behind ``at`` that is in no string, passing over small containers as a whole."""
-    while found := _RUN.match(doc, at):
-        at = found.end()
-        if not doc.startswith(b'"', at):
-            break
-        at = _string_end(doc, at)
+    while found := _RUN.match(doc, at, at + _STEP):
+        end = found.end()
+        if doc.startswith(b'"', end):
+            at = _string_end(doc, end)
+            continue
+        if end <= at + _STEP // 2 or end >= len(doc) or doc[end] in b"]}":
+            return end
+        # The end of the look may have cut a container here, and the next look may pass over that.
+        at = end
     return at
 
 

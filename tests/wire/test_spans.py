@@ -268,6 +268,26 @@ def test_long_string_with_escapes(size: int) -> None:
                 end_of_value(broken, 1)
 
 
+@pytest.mark.parametrize("shift", [0, 3])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        b'{"a":[{"]":"\\""}]},',
+        b"[[[[7]],[]]],",
+        b"[[1],[" + b"1234567," * 90_000 + b"8]],",
+        b"123456,",
+        b'"[[",',
+    ],
+)
+def test_containers_of_many_looks_end_where_they_end(unit: bytes, shift: int) -> None:
+    """Wherever a look ends: in a text, a number, or a container, which may be longer than a look itself."""
+    size = (3 << 19) // len(unit)
+    for doc in (b"[" + unit * size + b"0]", b"[[" + b"[" + unit * size + b"0]" + b",[]],[]]"):
+        assert end_of_value(b" " * shift + doc + b",[]]", shift) == shift + len(doc)
+        with pytest.raises(ValueError, match="does not end"):
+            end_of_value(b" " * shift + doc[:-1], shift)
+
+
 @given(
     st.lists(
         st.sampled_from(
