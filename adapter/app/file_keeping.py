@@ -78,6 +78,10 @@ class KeptFiles(FileSecrets):
         """See FileSecrets."""
         await self.registry.close()
 
+    def stop_waiting(self) -> None:
+        """See FileSecrets."""
+        self.offers.stop_waiting()
+
     async def tidy_own(self) -> None:
         """Write down what was used here, and forget what was not, and the rounds that waited here too long.
 

@@ -68,6 +68,9 @@ class FileSecrets:
     async def close(self) -> None:
         """Write what is still waiting. Raises StoreUnavailable."""
 
+    def stop_waiting(self) -> None:
+        """Answer calls at once that wait for files: the adapter stops."""
+
     async def tidy(self) -> None:
         """Delete expired files, links and rounds of all replicas. Raises StoreUnavailable, StorageFailed."""
         await self.credentials.expire()

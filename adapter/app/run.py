@@ -79,6 +79,7 @@ async def running(
                 await metrics.drop()
             grace = grace or Grace(app.settings.core.shutdown_grace_seconds)
             grace.begin()
+            app.files.stop_waiting()
             await private.leave()
             listener.close()
             await asyncio.gather(_finish(listener, app.front, grace), private.close(grace))
@@ -267,6 +268,7 @@ async def embedded_lifetime(app: App) -> AsyncIterator[None]:
         finally:
             if parts is not None:
                 await parts.leave()
+            app.files.stop_waiting()
             await app.front.drain(Grace(app.settings.core.shutdown_grace_seconds))
 
 

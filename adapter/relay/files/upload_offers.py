@@ -83,6 +83,8 @@ class UploadOffers(StoreListener):
         self._scopes = scopes
         self._coming: dict[str, list[Incoming]] = {}
         self._watchers: dict[str, set[asyncio.Event]] = {}
+        self.stopping = False
+        """The adapter stops, so nobody waits any more."""
         if store.shared:
             store.listeners.append(self)
 
@@ -204,6 +206,12 @@ class UploadOffers(StoreListener):
             watchers.discard(event)
             if not watchers:
                 self._watchers.pop(batch, None)
+
+    def stop_waiting(self) -> None:
+        """Let everybody who waits go on at once: the adapter stops, and what they wait for may take minutes."""
+        self.stopping = True
+        for batch in self._watchers:
+            self._wake(batch)
 
     def _wake(self, batch: str) -> None:
         for event in self._watchers.get(batch, ()):

@@ -10,6 +10,7 @@ from adapter.relay.files.artifact_resources import iso
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.upload_helper_tool import Offer
 from adapter.relay.files.upload_offers import KnownOffer, UploadOffers
+from adapter.relay.sessions.session import UNNAMED
 from adapter.relay.stages import Call, Gate, Stage, Withdrawn
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.upload_offers import TELL_EVERY, UploadState, batch_of
@@ -74,7 +75,13 @@ class UploadStatusTool(Stage, Gate):
         return tool_result(call.envelope.id_bytes, dump(shown).decode(), shown, modern=call.modern)
 
     async def admit(self, call: Call) -> None:
-        """Note that a client gives up a call, by the notification that says so."""
+        """Note that a client gives up a call, by the notification that says so.
+
+        Clients without sessions share one and choose their ids themselves, so there an id may be somebody else's: who
+        gives up such a call is heard by hanging up.
+        """
+        if call.origin.session is None or call.origin.session.startswith(UNNAMED):
+            return
         params = parse(call.envelope.body).get("params")
         number = params.get("requestId") if isinstance(params, dict) else None
         # True is 1 to a dict, but not to JSON.
@@ -88,7 +95,7 @@ class UploadStatusTool(Stage, Gate):
 
     async def _awaited(self, call: Call, batch: str | None, wait: float, token: object) -> _Status:
         """The state of an upload, when it is over or the time is. Raises Withdrawn, StoreUnavailable."""
-        if not wait or batch is None or self._waiting >= MOST_WAITING:
+        if not wait or batch is None or self._waiting >= MOST_WAITING or self._offers.stopping:
             return await self._status(call, batch)
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -101,7 +108,7 @@ class UploadStatusTool(Stage, Gate):
                     changed.clear()
                     status = await self._status(call, batch)
                     left = began + wait - loop.time()
-                    if status.is_final or left <= 0:
+                    if status.is_final or left <= 0 or self._offers.stopping:
                         return status
                     _report(call, token, loop.time() - began, wait, status)
                     # Others may have no way to tell that something happened; then one look in a while shows it.

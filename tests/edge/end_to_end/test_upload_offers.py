@@ -19,8 +19,9 @@ from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
 from adapter.state.sqlite import SqliteStore
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
+from tests.edge.end_to_end.test_hosts_without_sessions import stateless
 from tests.edge.file_tools import FORM, READS, form, rpc, text_of
-from tests.edge.raw import Exchange, RawClient, initialize_result, result
+from tests.edge.raw import Exchange, RawClient, initialize_result, read_body, result
 from tests.state.redis import servers
 from tests.state.shared import SharedMemory
 
@@ -310,6 +311,44 @@ async def test_a_call_that_is_given_up_waits_no_longer(
             await gone.send("POST", waiting_call(offer["upload_id"], 50))
             await waits(tool, 1)
         await waits(tool, 0)
+
+
+async def test_who_shares_a_session_ends_no_other_call(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """Clients without sessions count their calls alike, so one that is given up may be somebody else's."""
+    async with upstream(reading, opening=stateless) as up, adapter(up, server=READER) as front:
+        async with front.client() as ann, front.client() as bob:
+            call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "raw_get_upload_url"}}
+            _, answer = await bob.request("POST", orjson.dumps(call))
+            offer = orjson.loads(answer)["result"]["structuredContent"]
+            tool = front.app.files.cancelled(front.app.settings.servers[0])
+            await ann.send("POST", waiting_call(offer["upload_id"], 50))
+            await waits(tool, 1)
+            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+            assert (await bob.request("POST", orjson.dumps(cancel)))[0].status == 202
+            assert (await Host([front]).upload(offer["open_in_browser"]))[0] == 200
+            head = await ann.head()
+            assert head.status == 200 and b'"done"' in await read_body(ann.reader, head)
+
+
+@pytest.mark.parametrize("meta", [{}, {"progressToken": "t"}])
+async def test_nobody_waits_for_files_while_the_adapter_stops(
+    upstream: StartUpstream, adapter: StartAdapter, meta: dict[str, Any]
+) -> None:
+    """Who waits is told how things are, and the stop takes no longer for it."""
+    grace = {"shutdown_grace_seconds": 60}
+    async with upstream(reading) as up, AsyncExitStack() as stack:
+        front = await stack.enter_async_context(adapter(up, server=READER, core=grace))
+        async with front.client() as client:
+            await client.initialize()
+            offer = await Host([front]).offer()
+            await client.send("POST", waiting_call(offer["upload_id"], 50, **meta))
+            await waits(front.app.files.cancelled(front.app.settings.servers[0]), 1)
+            async with asyncio.timeout(10):
+                await stack.aclose()
+            head = await client.head()
+            assert head.status == 200 and b'"waiting"' in await read_body(client.reader, head)
 
 
 async def waits(tool: Any, calls: int) -> None:
