@@ -156,22 +156,23 @@ class UploadOffers(StoreListener):
 
     @contextlib.asynccontextmanager
     async def arriving(self, known: KnownOffer, incoming: Incoming) -> AsyncIterator[None]:
-        """Let everybody know of a batch on its way, and then that its way has ended. Raises StoreUnavailable."""
+        """Let everybody know of a batch on its way, and then that its way has ended. Its offer lasts until then, also
+        where that is longer than its links last. Raises StoreUnavailable.
+        """
         batch = known.batch
         self._coming.setdefault(batch, []).append(incoming)
-        telling = None
+        telling = asyncio.get_running_loop().create_task(self._tell_on(known, incoming))
         try:
             if self._store.shared:
                 await self._tell(known, incoming.size)
-                telling = asyncio.get_running_loop().create_task(self._tell_on(known, incoming))
             self._wake(batch)
             yield
         finally:
             self._coming[batch].remove(incoming)
             if not self._coming[batch]:
                 del self._coming[batch]
-            if telling is not None:
-                telling.cancel()
+            telling.cancel()
+            if self._store.shared:
                 await run_to_completion(self._tell_end(known))
             self._wake(batch)
 
@@ -179,7 +180,9 @@ class UploadOffers(StoreListener):
         while True:
             await asyncio.sleep(TELL_EVERY)
             with contextlib.suppress(StoreUnavailable):
-                await self._tell(known, incoming.size)
+                await self.use(known)
+                if self._store.shared:
+                    await self._tell(known, incoming.size)
 
     async def _tell_end(self, known: KnownOffer) -> None:
         # What cannot be told now, others see by themselves a little later.
@@ -190,7 +193,9 @@ class UploadOffers(StoreListener):
         await self._put(known, replace(known.offer, received=size, heard=self.clock()))
 
     async def _put(self, known: KnownOffer, offer: UploadOffer) -> None:
-        await self._store.put(TABLE, known.batch, encode_offer(offer), due=known.due)
+        row = await self._store.get(TABLE, known.batch)
+        if row is not None:  # who used its files meanwhile has prolonged it; and one that is over stays over
+            await self._store.put(TABLE, known.batch, encode_offer(offer), due=max(known.due, row.due or 0.0))
 
     # --- waiting ----------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from adapter.relay.files.upload_offers import TABLE
 from adapter.rules.access.principals import ANONYMOUS
 from adapter.rules.access.sessions import session_key
 from adapter.rules.files.file_records import FileKind, FileRecord, decode
-from tests.edge.filing import SERVER, Desk, file_part, filing, form, send_form
+from adapter.rules.files.upload_offers import batch_of
+from tests.edge.filing import FORM, SERVER, Desk, file_part, filing, form, send_form
 
 PERSON = "ann:0"
 
@@ -89,6 +91,29 @@ async def test_a_link_without_its_offer_is_good_still(tmp_path: Path) -> None:
         _, scope = await desk.session()
         answer, record = await uploaded(desk, desk.credentials.issue(SERVER, scope.id).query)
         assert record.batch is None and answer["upload_handle"].startswith(f"upload://sessions/{scope.id}/")
+
+
+async def test_an_upload_may_take_longer_than_its_link(tmp_path: Path) -> None:
+    """One that began in time keeps its offer and its scope, also when the session is gone by then."""
+    async with filing(tmp_path) as desk, desk.client() as client:
+        session_id, scope = await desk.session()
+        offer = await desk.offers.issue(SERVER, ANONYMOUS, scope)
+        await desk.sessions.store.delete("sessions", session_key(session_id))
+        desk.clock.ahead += 800
+        body, path = form(file_part(b"hello")), f"/upload/{SERVER}?{offer.links.page_query}"
+        await client.send("POST", body[:-20], path, content_type=FORM, content_length=str(len(body)))
+        batch = batch_of(offer.upload_id) or ""
+        async with asyncio.timeout(10):
+            while (known := await desk.offers.find(batch)) and known.due < desk.clock() + 1000:
+                await asyncio.sleep(0.05)
+        desk.clock.ahead += 1000
+        await desk.offers.expire()
+        await desk.scopes.tidy()
+        await client.send_more(body[-20:])
+        assert (await client.head()).status == 200
+        (row,) = await desk.sessions.store.scan("files")
+        assert decode(row.value).batch == batch and await desk.offers.find(batch) is not None
+        assert await desk.scopes.is_kept(scope)
 
 
 async def test_use_keeps_an_offer_with_its_files(tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.files.upload_offers import MOST_OFFERS, TABLE, UploadOffers
 from adapter.rules.access.principals import Scope
+from adapter.rules.files.upload_offers import batch_of
 from adapter.settings.storage import Uploads
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
-from tests.relay.relaying import Relaying, of_tools, whole
+from tests.relay.relaying import Clock, Relaying, of_tools, whole
 from tests.relay.tooling import BASE, META, parsed
 from tests.scripted import ScriptedUpstream
+from tests.state.shared import SharedMemory
 
 OFFER = Offer(
     server="demo",
@@ -185,6 +187,29 @@ async def test_offers_of_one_scope_are_bounded() -> None:
         await helping.offers.issue("demo", "ada", scope)
     assert str(MOST_OFFERS) in str(refused.value)
     await helping.offers.issue("demo", "ada", other)
+
+
+class Batch:
+    """A batch on its way, of which nothing has come yet."""
+
+    size = 0
+
+
+async def test_word_of_a_batch_shortens_no_offer() -> None:
+    """The files of one that came first may have been used while a second one was still on its way."""
+    store, clock = SharedMemory().replica(), Clock()
+    scopes = Scopes(store, per_principal=False, clock=clock)
+    credentials = Credentials(store, configured=b"secret", ttl=120.0, clock=clock, page_ttl=900.0)
+    offers = UploadOffers(store, credentials, scopes, clock)
+    await scopes.open()
+    issued = await offers.issue("demo", "ada", scopes.of_principal("ada"))
+    late, first = [await offers.find_of("demo", "ada", batch_of(issued.upload_id)) for _ in range(2)]
+    assert late is not None and first is not None
+    async with offers.arriving(late, Batch()):
+        clock.now += 500
+        await offers.use(first)
+    known = await offers.find(first.batch)
+    assert known is not None and known.due == first.due > late.due
 
 
 async def test_no_link_tells_the_upload_id() -> None:
