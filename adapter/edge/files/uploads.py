@@ -22,6 +22,7 @@ from adapter.errors import (
     NotFound,
     NotMultipart,
     QuotaReached,
+    StoreUnavailable,
     UploadRefused,
     UploadStalled,
 )
@@ -182,9 +183,11 @@ class UploadRoute:
     async def _prolong(self, offered: KnownOffer, records: list[FileRecord], *, page: bool) -> None:
         """Keep what a person has uploaded for as long as they had time to upload it: their chat may be slow too."""
         assert self.offers is not None, "the batch came by an offer"
-        await self.offers.use(offered)
-        if page:
-            await self._registry.keep(records, self._credentials.page_ttl)
+        # The files are held and the link is used up: a sender who was told of a failure now could not try again.
+        with contextlib.suppress(StoreUnavailable):
+            if page:
+                await self._registry.keep(records, self._credentials.page_ttl)
+            await self.offers.use(offered)
 
     # --- before the body --------------------------------------------------------------------------------------
 

@@ -150,17 +150,20 @@ class Consumer:
         return record if fits else None
 
     async def _offered(self, call: Call, handle: Handle) -> FileRecord | None:
-        """The record of a file that came by an offer: its handle names the batch, and is good in other sessions too."""
+        """The record of a file that came by an offer: its handle names the batch, and is good in other sessions too.
+
+        In the scope that owns the file it is good also when the offer is over, for as long as the file lives.
+        """
         server, principal = self._rule.server, call.origin.caller.principal
         if self._offers is None:
             return None
         known = await self._offers.find_of(server, principal, handle.scope)
-        if known is None:
+        scope = call.scope.id if known is None else known.offer.scope
+        record = await self._registry.find(scope, FileKind.UPLOAD, handle.id)
+        if record is None or record.batch != handle.scope or record.server != server:
             return None
-        record = await self._registry.find(known.offer.scope, FileKind.UPLOAD, handle.id)
-        if record is None or record.batch != known.batch or record.server != server:
-            return None
-        await self._offers.use(known)
+        if known is not None:
+            await self._offers.use(known)
         return record
 
     def _passes(self, value: object) -> bool:

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
+from adapter.errors import StoreUnavailable
 from adapter.relay.files.upload_status_tool import MOST_WAITING
+from adapter.state.memory import MemoryStore
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
 from adapter.state.sqlite import SqliteStore
@@ -222,6 +224,49 @@ async def test_a_batch_opens_no_other_file(upstream: StartUpstream, adapter: Sta
         assert await host.read("/".join(one)) == "hello"
 
 
+async def test_a_handle_is_good_for_its_owner_without_its_offer(
+    upstream: StartUpstream, adapter: StartAdapter
+) -> None:
+    """The session that the file belongs to has it for as long as it lives; others have it by the offer only."""
+    store = MemoryStore()
+    async with (
+        upstream(reading) as up,
+        adapter(up, server=READER, store=store) as front,
+        front.client() as owner,
+    ):
+        await owner.initialize()
+        offer = (await rpc(owner, "tools/call", {"name": "raw_get_upload_url"}))["structuredContent"]
+        _, answer = await Host([front]).upload(offer["open_in_browser"])
+        assert await store.delete("upload_offers", answer["upload_handle"].split("/")[3])
+        call = {"name": "read", "arguments": {"path": answer["upload_handle"]}}
+        assert text_of(await rpc(owner, "tools/call", call)) == "hello"
+        assert REFUSED in await Host([front]).read(answer["upload_handle"])
+
+
+class Untouchable(MemoryStore):
+    """A store that moves no due times when told."""
+
+    failing = False
+
+    async def touch(self, table: str, dues: dict[str, float]) -> None:
+        if self.failing:
+            raise StoreUnavailable
+        await super().touch(table, dues)
+
+
+async def test_what_is_held_is_answered_for(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """The link is used up by then, so a sender who was told of a failure could not send the files again."""
+    store = Untouchable()
+    async with upstream(reading) as up, adapter(up, server=READER, store=store) as front:
+        host = Host([front])
+        offer = await host.offer()
+        store.failing = True
+        status, answer = await host.upload(offer["open_in_browser"])
+        store.failing = False
+        assert status == 200
+        assert (await host.status(offer["upload_id"]))["upload_handles"] == answer["upload_handles"]
+
+
 async def test_a_batch_is_for_its_server(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """The same principal at another server is told nothing of it."""
     async with upstream(reading) as up:
@@ -317,19 +362,18 @@ async def test_who_shares_a_session_ends_no_other_call(
     upstream: StartUpstream, adapter: StartAdapter
 ) -> None:
     """Clients without sessions count their calls alike, so one that is given up may be somebody else's."""
-    async with upstream(reading, opening=stateless) as up, adapter(up, server=READER) as front:
-        async with front.client() as ann, front.client() as bob:
-            call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "raw_get_upload_url"}}
-            _, answer = await bob.request("POST", orjson.dumps(call))
-            offer = orjson.loads(answer)["result"]["structuredContent"]
-            tool = front.app.files.cancelled(front.app.settings.servers[0])
-            await ann.send("POST", waiting_call(offer["upload_id"], 50))
-            await waits(tool, 1)
-            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
-            assert (await bob.request("POST", orjson.dumps(cancel)))[0].status == 202
-            assert (await Host([front]).upload(offer["open_in_browser"]))[0] == 200
-            head = await ann.head()
-            assert head.status == 200 and b'"done"' in await read_body(ann.reader, head)
+    async with AsyncExitStack() as stack:
+        up = await stack.enter_async_context(upstream(reading, opening=stateless))
+        front = await stack.enter_async_context(adapter(up, server=READER))
+        ann, bob = [await stack.enter_async_context(front.client()) for _ in range(2)]
+        offer = (await rpc(bob, "tools/call", {"name": "raw_get_upload_url"}))["structuredContent"]
+        await ann.send("POST", waiting_call(offer["upload_id"], 50))
+        await waits(front.app.files.cancelled(front.app.settings.servers[0]), 1)
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+        assert (await bob.request("POST", orjson.dumps(cancel)))[0].status == 202
+        assert (await Host([front]).upload(offer["open_in_browser"]))[0] == 200
+        head = await ann.head()
+        assert head.status == 200 and b'"done"' in await read_body(ann.reader, head)
 
 
 @pytest.mark.parametrize("meta", [{}, {"progressToken": "t"}])
