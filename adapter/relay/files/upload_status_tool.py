@@ -131,10 +131,11 @@ class UploadStatusTool(Stage, Gate):
         known = await self._offers.find_of(server, call.origin.caller.principal, batch)
         if known is None:
             return _Status("expired")
-        if files := await self._files(known):
+        offer = known.offer
+        # While a link is unused there are none, and looking for them costs as much as the scope has files.
+        if (used or self._offers.clock() >= offer.expires) and (files := await self._files(known)):
             await self._offers.use(known)
             return _Status("done", files=tuple(files), batch=batch)
-        offer = known.offer
         if coming is not None:
             return _Status("receiving", coming, offer.expires)
         return _Status(offer.state(self._offers.clock(), used=used), offer.received, offer.expires)
