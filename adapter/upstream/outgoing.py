@@ -173,6 +173,7 @@ _NAMES = ThreadPoolExecutor(4, thread_name_prefix="names")
 
 _ANYWHERE = get_args(NetworkKind)
 _REDIRECTING = (301, 302, 303, 307, 308)
+_NO_URL = "its URL must begin with https:// and hold no user name and no fragment."
 
 
 class FileHttp:
@@ -193,14 +194,12 @@ class FileHttp:
         for _ in range(REDIRECTS + 1):
             parts = read_url(url, LONGEST_URL)
             if parts is None or parts.scheme != "https":
-                raise DownloadFailed(
-                    "its URL must begin with https:// and hold no user name and no fragment."
-                )
+                raise DownloadFailed(_NO_URL)
             host = canonical_host(parts.hostname or "")
             trusted = host in self._private or f"{host}:{parts.port or 443}" in self._private
             async with _told_of(host), self._answer(url, _ANYWHERE if trusted else ()) as response:
                 if response.status in _REDIRECTING:
-                    url = urljoin(url, response.headers.get("Location", ""))
+                    url = _joined(url, response.headers.get("Location", ""))
                     continue
                 yield _download(response, host)
                 return
@@ -214,15 +213,27 @@ class FileHttp:
         import aiohttp
         from yarl import URL
 
+        try:
+            # As it is: a signature is of the spelling.
+            target = URL(url, encoded=True)
+        except ValueError:
+            raise DownloadFailed(_NO_URL) from None
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT, sock_read=self._stall)
         headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": _HEADERS["User-Agent"]}
         async with (
             _translated(self._stall),
             _session(tls, timeout, partial(_near_socket, kinds), _resolver()) as session,
-            # As it is: a signature is of the spelling.
-            session.get(URL(url, encoded=True), headers=headers, allow_redirects=False) as response,
+            session.get(target, headers=headers, allow_redirects=False) as response,
         ):
             yield response
+
+
+def _joined(url: str, location: str) -> str:
+    """The URL to which a redirect leads. Raises DownloadFailed."""
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        raise DownloadFailed(_NO_URL) from None
 
 
 def _resolver() -> AbstractResolver:
@@ -235,7 +246,11 @@ def _resolver() -> AbstractResolver:
             self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
         ) -> list[ResolveResult]:
             look_up = partial(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM)
-            found = await asyncio.get_running_loop().run_in_executor(_NAMES, look_up)
+            try:
+                found = await asyncio.get_running_loop().run_in_executor(_NAMES, look_up)
+            except UnicodeError as error:
+                # A part of the name is empty, or too long for the system.
+                raise OSError(None, "the host has no name that can be looked up") from error
             return [
                 ResolveResult(hostname=host, host=str(place[0]), port=port, family=kind, proto=proto, flags=0)
                 for kind, _, proto, _, place in found

@@ -83,6 +83,14 @@ async def test_other_urls_are_refused(url: str) -> None:
         await fetched(url, ["127.0.0.1"])
 
 
+@pytest.mark.parametrize("name", ["a..b", "a" * 64 + ".test", ".test", "[::1]x"])
+async def test_hosts_without_a_possible_name_are_refused(host: FileHost, name: str) -> None:
+    """Also as the target of a redirect: systems and libraries have exceptions of their own for them."""
+    for url, allowed in ((f"https://{name}/a", ()), (host.redirect("/a", f"//{name}/"), [host.authority])):
+        with pytest.raises(DownloadFailed, match=r"public address|https"):
+            await fetched(url, allowed)
+
+
 async def test_few_redirects_are_followed(host: FileHost) -> None:
     """Each is judged as a URL of its own."""
     host.put("/0", b"hello")
@@ -94,7 +102,7 @@ async def test_few_redirects_are_followed(host: FileHost) -> None:
 
 
 @pytest.mark.parametrize(
-    "to", ["https://localhost:{port}/in", "http://127.0.0.1:{port}/in", "file:///etc/passwd"]
+    "to", ["https://localhost:{port}/in", "http://127.0.0.1:{port}/in", "file:///etc/passwd", "https://["]
 )
 async def test_a_redirect_leads_to_no_other_place_inside(host: FileHost, to: str) -> None:
     """Neither to a private host that was not named, nor away from https."""
