@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from adapter.wire.envelope import dump
-from adapter.wire.spans import Drop, Edit, Insert, Replace, edit
+from adapter.wire.envelope import dump, parse
+from adapter.wire.spans import Insert, edit
 
 MEMBERS = ("artifacts", "adapter_artifacts")
 """The names of the member: the first that the tool does not use itself."""
@@ -54,8 +54,6 @@ _DATA = ("const", "enum", "default", "examples")
 # Their members have names of the author's, behind which schemas stand.
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 
-_Path = tuple[str | int, ...]
-
 
 def free_members(schema: object) -> tuple[str, ...]:
     """The names that the member may have by a tool's output schema, None for a tool without; none where structured
@@ -81,22 +79,23 @@ def free_members(schema: object) -> tuple[str, ...]:
     return () if level else tuple(name for name in MEMBERS if name not in used)
 
 
-def allowing(text: bytes, schema: Mapping[str, Any], names: Sequence[str]) -> bytes:
+def allowing(text: bytes, schema: dict[str, Any], names: Sequence[str]) -> bytes:
     """An output schema (JSON, and its value) that says what the first of these free names holds.
 
     It accepts what it did, and that with artifacts under any of the names.
     """
-    references = list(_references(schema))
-    if _is_plain(schema) and all(target.startswith("#/") for _, target in references):
+    if _is_plain(schema) and all(target.startswith("#/") for _, _, target in _references(schema)):
         closed = schema.get("additionalProperties") in (False, {"not": {}})
         # An open schema allows such a member of the tool's own, which may be anything.
         member = _FILES if closed else {"description": _FILES["description"], "anyOf": [_FILES, {}]}
         return edit(text, [Insert(("properties", names[0]), dump(member))])
     # Nothing can be added to it, so it becomes one of several, and these the document that it was.
     own = schema.get("$id")
-    edits: list[Edit] = [Drop((key,)) for key in _OF_DOCUMENT]
-    edits += [Replace(path, dump(_moved(target, own))) for path, target in references]
-    either = [edit(text, edits)]
+    # Written as a whole: an edit for each of many references takes time by how deep they are, too.
+    moved = parse(text)
+    for holder, key, target in list(_references(moved)):
+        holder[key] = _moved(target, own)
+    either = [dump({key: item for key, item in moved.items() if key not in _OF_DOCUMENT})]
     for name in names:
         either.append(dump({"type": "object", "properties": {name: _FILES}, "required": [name]}))
     head = {key: schema[key] for key in _OF_DOCUMENT if key in schema}
@@ -119,24 +118,24 @@ def _is_plain(schema: Mapping[str, Any]) -> bool:
     )
 
 
-def _references(schema: Mapping[str, Any]) -> Iterator[tuple[_Path, str]]:
-    """The references that count from the schema's beginning, each with its place."""
-    todo: list[tuple[_Path, Any, bool]] = [((), schema, False)]
+def _references(schema: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """The references that count from the schema's beginning, each with the object and the member that hold it."""
+    todo: list[tuple[Any, bool]] = [(schema, False)]
     while todo:
-        place, value, named = todo.pop()
+        value, named = todo.pop()
         if isinstance(value, list):
-            todo += [((*place, index), item, False) for index, item in enumerate(value)]
+            todo += [(item, False) for item in value if isinstance(item, dict | list)]
         if not isinstance(value, dict):
             continue
         own = value.get("$id")
-        if place and not named and isinstance(own, str) and not own.startswith("#"):
+        if value is not schema and not named and isinstance(own, str) and not own.startswith("#"):
             # A document of its own.
             continue
         for key, item in value.items():
-            if named or key not in (*_DATA, *_REFERENCES):
-                todo.append(((*place, key), item, not named and key in _NAMED))
-            elif key in _REFERENCES and isinstance(item, str):
-                yield (*place, key), item
+            if not named and key in _REFERENCES and isinstance(item, str):
+                yield value, key, item
+            elif isinstance(item, dict | list) and (named or key not in (*_DATA, *_REFERENCES)):
+                todo.append((item, not named and key in _NAMED))
 
 
 def _moved(target: str, own: object) -> str:

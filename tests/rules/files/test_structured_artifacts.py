@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -187,3 +188,18 @@ def test_references_lead_where_they_led() -> None:
     }
     assert not accepts(seen, {"other": 1})
     assert accepts(seen, {"next": {"next": {}}}) and not accepts(seen, {"next": {"other": 1}})
+
+
+def test_many_deep_references_take_little_memory() -> None:
+    """Definitions come from servers, and may have a megabyte: what is noted of each value must not grow by its depth."""
+    deep: dict[str, Any] = {"allOf": [{"$ref": "#"}] * 2000 + [0] * 5000}
+    for _ in range(45):
+        deep = {"properties": {"a": deep}}
+    sent = json.dumps({"name": "x", "outputSchema": {"allOf": [deep]}}).encode()
+    tracemalloc.start()
+    try:
+        raw = wrapped(sent, Wrapped("producer"), structured=True)[0]
+        assert tracemalloc.get_traced_memory()[1] < 100 * len(sent)
+    finally:
+        tracemalloc.stop()
+    assert raw.count(b'"#/anyOf/0"') == 2000
