@@ -36,7 +36,8 @@ def tool(schema: dict[str, Any] | None, structured: Any, **more: Any) -> Script:
 
 
 async def schema_of(client: RawClient) -> Any:
-    (listed,) = (await rpc(client, "tools/list", {}))["tools"]
+    tools = (await rpc(client, "tools/list", {}))["tools"]
+    (listed,) = (tool for tool in tools if tool["name"] == "write")
     return listed.get("outputSchema")
 
 
