@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from adapter.errors import BadJson
+from adapter.errors import AdapterError, BadJson
+from adapter.relay.files.artifact_members import PATIENCE
 from adapter.relay.files.attachments import AttachmentRule
 from adapter.relay.sessions.client_names import ClientNames
 from adapter.relay.stages import Call
 from adapter.rules.clients.hosts import attaches_files
 from adapter.rules.files.attached_files import FileParameter, StaysHandle, declared, parameter_of
+from adapter.rules.tools.visibility import ShapedDefinition, ShapeTool
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.settings.servers.server import ServerSettings
@@ -32,13 +35,16 @@ def file_parameters(settings: Settings, entry: ServerSettings) -> dict[str, File
 
 @dataclass(eq=False)
 class Attaching:
-    """The tools of one server to whose calls hosts may attach files. ``always``: all hosts understand that."""
+    """The tools of one server to whose calls hosts may attach files. ``always``: all hosts understand that. ``read`` has
+    the list of tools read, by which it is learned which nested arguments are lifted.
+    """
 
     server: str
     parameters: Mapping[str, FileParameter]
     names: ClientNames
     always: bool
-    _taken: set[str] = field(default_factory=set, init=False)
+    read: Callable[[Call, str], Awaitable[object]] | None = field(default=None, init=False)
+    _lifted: dict[str, bool] = field(default_factory=dict, init=False)
 
     async def declares(self, call: Call) -> bool:
         """Tell whether the client of a call is told that it may attach files, and of files that tools wrote."""
@@ -46,18 +52,44 @@ class Attaching:
 
     def rule(self, tool: str, uri_scheme: str) -> AttachmentRule:
         """The rule for the calls of a tool that has a parameter."""
-        return AttachmentRule(self.server, self.parameters[tool], uri_scheme, self._taken)
+        return AttachmentRule(self.server, self.parameters[tool], uri_scheme, self._lifts)
+
+    async def _lifts(self, call: Call) -> bool:
+        """Tell whether the lifted parameter of a call's tool is the adapter's own. Where nothing is known of the tool,
+        as after a restart, its list is read: hosts keep theirs for days.
+        """
+        tool = call.envelope.name or ""
+        if tool not in self._lifted and self.read is not None and call.fetch is not None:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await self.read(call, tool)
+            except (AdapterError, TimeoutError):
+                """What is usual is assumed."""
+        return self._lifted.get(tool, True)
+
+    def learning(self, shape: ShapeTool) -> ShapeTool:
+        """Return the function that shapes definitions, and learns from what it made which arguments are lifted."""
+        if not any(parameter.lifted for parameter in self.parameters.values()):
+            return shape
+
+        def learned(name: str, definition: bytes) -> ShapedDefinition:
+            shaped = shape(name, definition)
+            parameter = self.parameters.get(name)
+            if parameter is not None and parameter.lifted and shaped.raw is not None:
+                self._lifted[name] = _declared(parameter, shaped.raw) is not shaped.raw
+            return shaped
+
+        return learned
 
     @property
     def edits(self) -> dict[str, Callable[[bytes], bytes]]:
         """The edits of definitions for hosts that attach files, by tool."""
-        return {tool: partial(self._declared, tool) for tool in self.parameters}
+        return {tool: partial(_declared, parameter) for tool, parameter in self.parameters.items()}
 
-    def _declared(self, tool: str, definition: bytes) -> bytes:
-        self._taken.discard(tool)
-        try:
-            return declared(definition, self.parameters[tool])
-        except (StaysHandle, BadJson):
-            # Also an argument of the same name is the tool's own then.
-            self._taken.add(tool)
-            return definition
+
+def _declared(parameter: FileParameter, definition: bytes) -> bytes:
+    """The definition with the parameter; itself where that stays a handle."""
+    try:
+        return declared(definition, parameter)
+    except (StaysHandle, BadJson):
+        return definition

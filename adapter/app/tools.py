@@ -152,9 +152,10 @@ class ToolGuards:
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
             return StageTable(entries)
         attaching = self._files.attaching(entry)
+        shape = shape_of(policies, self._decorate(entry), members.learn)
         lists = ToolLists(
             entry.id,
-            shape_of(policies, self._decorate(entry), members.learn),
+            shape if attaching is None else attaching.learning(shape),
             (*own, *_folding_tools(entry)) if folds else own,
             self._files.mirrors_of(entry),
             self._base.log,
@@ -171,6 +172,7 @@ class ToolGuards:
         )
         members.read = tool_guard.lists
         if attaching is not None:
+            attaching.read = tool_guard.lists
             members.is_for_host = attaching.declares
             tool_guard.is_for_host = attaching.declares if attaching.parameters else None
         hides_some = bool(policies.disabled.readings or policies.wrapped)

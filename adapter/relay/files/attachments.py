@@ -6,7 +6,7 @@ Behind this the call is one with handles, and goes on as any other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from adapter.errors import FileTooLarge, QuotaReached, StorageFull, UploadRefused
@@ -44,13 +44,13 @@ KEPT = 512
 class AttachmentRule:
     """The files for one tool of a ``server``. ``uri_scheme`` is that of their handles.
 
-    ``taken`` holds the names of tools whose parameter is not declared, since the tool has an argument of that name.
+    ``lifts`` tells whether a lifted parameter is the adapter's own: an argument of that name may be the tool's.
     """
 
     server: str
     parameter: FileParameter
     uri_scheme: str
-    taken: Collection[str]
+    lifts: Callable[[Call], Awaitable[bool]]
 
 
 class HandleRefused(Exception):
@@ -88,7 +88,7 @@ class AttachedFiles:
         SessionUnknown.
         """
         parameter = rule.parameter
-        if (parameter.lifted and call.envelope.name in rule.taken) or not await self._declares(call):
+        if not await self._declares(call) or (parameter.lifted and not await rule.lifts(call)):
             return
         for path in {parameter.argument, parameter.name}:
             if ambiguous(call.request, path):

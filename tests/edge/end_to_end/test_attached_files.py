@@ -222,15 +222,18 @@ async def test_a_nested_argument_is_lifted(road: StartRoad, host: FileHost) -> N
     assert contents == [b"hello", b"by hand"]
 
 
-async def test_an_argument_of_that_name_is_the_tools_own(road: StartRoad, host: FileHost) -> None:
-    """What a call gives it goes to the tool as it is."""
+@pytest.mark.parametrize("listed", [True, False])
+async def test_an_argument_of_that_name_is_the_tools_own(
+    road: StartRoad, host: FileHost, listed: bool
+) -> None:
+    """What a call gives it goes to the tool as it is, also in a process that has listed no tools yet."""
     nested = {"type": "object", "properties": {"path": PATH}}
     tools = Tools({"type": "object", "properties": {"options": nested, "options_path": {}}})
     made = settings(host)
     made["server"]["adapters"] = [{**READS, "file_path_argument": "options.path"}]
     async with road(tools, **made) as (_, _, client):
         await opened(client)
-        assert not is_declared(await tool_seen(client))
+        assert not listed or not is_declared(await tool_seen(client))
         own = attached(host.put("/a", b"hello"))
         await call(client, "read", {"options_path": own})
         assert tools.got == [{"options_path": own}] and host.asked == []

@@ -71,7 +71,11 @@ def call(arguments: dict[str, Any]) -> Call:
 def rule(argument: str = "path") -> AttachmentRule:
     parameter = parameter_of(argument)
     assert parameter is not None
-    return AttachmentRule("desk", parameter, "up://", ())
+
+    async def lifts(_: Call) -> bool:
+        return True
+
+    return AttachmentRule("desk", parameter, "up://", lifts)
 
 
 async def test_a_file_is_kept_as_an_upload(filing: Filing) -> None:
