@@ -35,8 +35,8 @@ def file_parameters(settings: Settings, entry: ServerSettings) -> dict[str, File
 
 @dataclass(eq=False)
 class Attaching:
-    """The tools of one server to whose calls hosts may attach files. ``always``: all hosts understand that. ``read`` has
-    the list of tools read, by which it is learned which nested arguments are lifted.
+    """The tools of one server to whose calls hosts may attach files. ``always``: all hosts understand that. ``read``
+    has the list of tools read, by which it is learned which nested arguments are lifted.
     """
 
     server: str

@@ -191,7 +191,7 @@ def test_references_lead_where_they_led() -> None:
 
 
 def test_many_deep_references_take_little_memory() -> None:
-    """Definitions come from servers, and may have a megabyte: what is noted of each value must not grow by its depth."""
+    """Servers send definitions of up to a megabyte: what is noted of a value must not grow by its depth."""
     deep: dict[str, Any] = {"allOf": [{"$ref": "#"}] * 2000 + [0] * 5000}
     for _ in range(45):
         deep = {"properties": {"a": deep}}
