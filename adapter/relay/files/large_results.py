@@ -6,7 +6,7 @@ whole, and it sees the results of tasks. ``limits.egress`` comes behind it, so i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -110,11 +110,14 @@ class PartKeeper:
     links: Links | None
     notifications: Notifications
 
-    async def keep(self, call: Call, data: bytes, part: LargePart, media_type: str | None) -> FileRecord:
-        """Keep one file, and do not let it go before the call is over. Raises AdapterError."""
-        record = await self.capturing.store(call, part.name, data, media_type)
+    async def hold(self, call: Call, record: FileRecord) -> None:
+        """Do not let a file go before the call is over. Raises AdapterError."""
         call.defer(await self.capturing.registry.hold(record))
-        return record
+
+    async def drop(self, records: Sequence[FileRecord]) -> None:
+        """Let files go of which nobody will be told. Raises StoreUnavailable."""
+        for record in records:
+            await self.capturing.registry.drop(record)
 
     def shown(self, call: Call, record: FileRecord) -> Shown:
         """The file as the result tells of it."""
@@ -167,7 +170,8 @@ class LargeResultStage(Stage):
         if is_task(result):
             # In 2025-11-25 the task is a member of the result, in the extension for 2026-07-28 the result itself.
             task = result.get("task") or result
-            if isinstance(task, dict) and isinstance(number := task.get("taskId"), str):
+            number = task.get("taskId") if isinstance(task, dict) else None
+            if isinstance(number, str) and len(number) <= LONGEST_NAME:
                 self._tasks.put((call.scope.id, number), self._tool)
 
     async def shortened(self, call: Call, response: bytes, path: tuple[str, ...] = ()) -> bytes:
@@ -193,12 +197,18 @@ class LargeResultStage(Stage):
         short = await self._structured(call, response, result, terms)
         part = structured_part(result, terms) if short is not None else None
         parts = await _beside(response, partial(chosen, response, result, part, terms))
-        kept = await self._kept(call, response, parts, short)
-        if not kept:
+        if not parts:
             return response
+        records: list[FileRecord] = []
+        try:
+            kept = [each async for each in self._kept(call, response, parts, short, records)]
+            shown = await _beside(response, partial(without_rest, response, result, kept, terms, path))
+        except BaseException:
+            await self._keeper.drop(records)
+            raise
         if self._keeper.capturing.rule.exposed:
             self._keeper.notifications.resources_changed(call.scope)
-        return await _beside(response, partial(without_rest, response, result, kept, terms, path))
+        return shown
 
     async def _terms(self, call: Call) -> Terms:
         terms = self._rule.terms
@@ -232,23 +242,22 @@ class LargeResultStage(Stage):
         return await _beside(response, partial(short_structured, response, part, terms, fits))
 
     async def _kept(
-        self, call: Call, response: bytes, parts: Sequence[LargePart], short: tuple[bytes, str | None] | None
-    ) -> list[KeptPart]:
-        records: list[FileRecord] = []
-        kept: list[KeptPart] = []
-        try:
-            for part in parts:
-                data, media_type = await _beside(response, partial(part.file, response))
-                records.append(await self._keeper.keep(call, data, part, media_type))
-                shown = self._keeper.shown(call, records[-1])
-                value = listing(*short, shown) if short is not None and part.path == STRUCTURED else None
-                kept.append(KeptPart(part, data, shown, value))
-        except BaseException:
-            # Nobody will be told of the others.
-            for record in records:
-                await self._keeper.capturing.registry.drop(record)
-            raise
-        return kept
+        self,
+        call: Call,
+        response: bytes,
+        parts: Sequence[LargePart],
+        short: tuple[bytes, str | None] | None,
+        records: list[FileRecord],
+    ) -> AsyncIterator[KeptPart]:
+        """Keep each part; ``records`` gets those of the files. Raises AdapterError."""
+        for part in parts:
+            data, media_type = await _beside(response, partial(part.file, response))
+            record = await self._keeper.capturing.store(call, part.name, data, media_type)
+            records.append(record)
+            await self._keeper.hold(call, record)
+            shown = self._keeper.shown(call, record)
+            value = listing(*short, shown) if short is not None and part.path == STRUCTURED else None
+            yield KeptPart(part, data, shown, value)
 
 
 class TaskResultStage(Stage):

@@ -176,15 +176,16 @@ def chosen(
     content = result.members.get("content")
     blocks = [] if content is None else list(_block_parts(response, content, terms.preview + NOTE))
     found: list[LargePart] = []
-    left = result.size
+    left, shown = result.size, terms.preview + NOTE
     for part in sorted((*blocks, *filter(None, (structured,))), key=lambda part: -part.size):
         if left <= terms.above:
             break
         found.append(part)
-        left -= part.size - terms.preview - NOTE
+        left -= part.size - shown
     if left > terms.above and content is not None:
         rest = LargePart(CONTENT, content, content, "json")
-        if rest.size > sum(part.size for part in found if part.path != STRUCTURED) + terms.preview + NOTE:
+        # What they would still take by themselves counts too: there may be thousands.
+        if rest.size > sum(part.size - shown for part in found if part.path != STRUCTURED) + 2 * shown:
             found = [rest, *(part for part in found if part.path == STRUCTURED)]
     return found
 
@@ -296,11 +297,11 @@ def _preview(data: bytes, room: int) -> str:
         while size >= 2:
             try:
                 short = shortened(data, span, size, "room")
-            except ValueError:
+                text = "" if short is None else short.decode()
+            except ValueError:  # or half a character, which JSON may hold
                 break
-            if short is None:
+            if not text:
                 break
-            text = short.decode()
             if len(dump(text)) <= room:
                 return text
             size //= 2

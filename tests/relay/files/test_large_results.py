@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +193,23 @@ async def test_what_is_no_large_result_keeps_its_bytes(tmp_path: Path, upstream:
         assert await one.post(body) == await other.post(body) and await one.artifacts() == []
 
 
+async def test_many_blocks_that_are_all_large_are_one_file(tmp_path: Path) -> None:
+    """Their beginnings alone would be too large, and each file has its price."""
+    blocks = [text(f"{n:05}" * 2000) for n in range(60)]
+    async with tools(tmp_path, act(*blocks), large=RULE) as one:
+        found = await called(one)
+        (record,) = await one.artifacts()
+        assert json.loads(await data_of(one, record)) == blocks and size_of(found) < ABOVE
+
+
+async def test_text_of_json_with_half_a_character_is_kept(tmp_path: Path) -> None:
+    """No beginning of it can be JSON in UTF-8, so it is shown as the text that it is."""
+    value = json.dumps(["\ud800" + "x" * 50] * 2000, ensure_ascii=False)
+    async with tools(tmp_path, act(text(value)), large=RULE) as one:
+        shown, _, _ = (await called(one))["content"]
+        assert shown["text"].startswith('["xxx') and len(await one.artifacts()) == 1
+
+
 async def test_block_of_a_kind_that_is_new_is_kept_as_json(tmp_path: Path) -> None:
     """With the list that it stands in: nobody knows what of it could be shown."""
     block = {"type": "new kind", "value": "x" * 2 * ABOVE}
@@ -304,6 +323,18 @@ async def test_one_part_that_cannot_be_kept_keeps_the_others_whole(tmp_path: Pat
     blocks = [text(LOG + "1"), text(LOG + "2")]
     async with tools(tmp_path, act(*blocks), large=RULE, limits=limits) as one:
         assert (await called(one))["content"] == blocks and await one.artifacts() == []
+
+
+async def test_nothing_is_kept_for_a_caller_who_left(tmp_path: Path) -> None:
+    """Whenever that is: what was kept until then goes, since nobody will be told of it."""
+    async with tools(tmp_path, act(text(LOG + "1"), text(LOG + "2")), large=RULE) as one:
+        task = asyncio.create_task(called(one))
+        while not await one.artifacts():
+            await asyncio.sleep(0)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert task.cancelled() and await one.artifacts() == []
 
 
 async def test_egress_comes_behind(tmp_path: Path) -> None:
