@@ -16,7 +16,7 @@ from adapter.relay.files.large_results import (
     PartKeeper,
     TaskTools,
 )
-from adapter.relay.files.read_artifact_tool import ABOVE, ReadRule
+from adapter.relay.files.read_artifact_tool import ABOVE, LARGEST_ANSWER, SMALLEST_ANSWER, ReadRule
 from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.files.locators import Locator
@@ -38,7 +38,11 @@ def reading_rule(settings: Settings, entry: ServerSettings) -> ReadRule | None:
         return None
     declared = (*entry.stages.values(), *entry.tools.define)
     most = min((each.large_results.above for each in declared if each.large_results), default=ABOVE)
-    return ReadRule(entry.id, settings.artifacts.uri_scheme, most)
+    rule = ReadRule(entry.id, settings.artifacts.uri_scheme)
+    egress = entry.stages_for(rule.tool_name).limits.egress
+    # What leaves cut would be lost, as the answer says how to go on behind it.
+    least = most if egress is None else max(SMALLEST_ANSWER, egress)
+    return rule._replace(most=min(most, least, LARGEST_ANSWER))
 
 
 def shortening(

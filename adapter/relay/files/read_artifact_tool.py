@@ -30,7 +30,13 @@ MOST_SCANNED = 256 << 20
 """Bytes of a file that are searched for the beginning of a line; in a thread, for less than a second."""
 
 LARGEST_DOCUMENT = 32 << 20
-"""Bytes of a JSON document in which a pointer is followed: it is read whole."""
+"""Bytes of a JSON document in which a pointer is followed: it is read whole, one document at a time."""
+
+LARGEST_ANSWER = 1 << 20
+"""Bytes of an answer, whatever the settings say: it is written in one turn of the loop."""
+
+SMALLEST_ANSWER = 4 << 10
+"""Bytes in which there is room for what is said beside the data."""
 
 _BLOCK = 1 << 20
 _HEAD = 2048
@@ -75,6 +81,7 @@ class ReadArtifactTool(Stage):
 
     def __init__(self, rule: ReadRule, registry: FileRegistry, known: KnownCalls) -> None:
         self._rule = rule
+        self._document = asyncio.Lock()
         self._registry = registry
         self._known = known
 
@@ -106,7 +113,8 @@ class ReadArtifactTool(Stage):
         reader = _Reader(file, most - _HEAD)
         try:
             if "json_pointer" in arguments:
-                part = await reader.by_pointer(arguments["json_pointer"])
+                async with self._document:
+                    part = await reader.by_pointer(arguments["json_pointer"])
             elif "first_line" in arguments or "lines" in arguments:
                 part = await reader.by_line(arguments.get("first_line", 1), arguments.get("lines"))
             else:
@@ -141,6 +149,10 @@ class _Reader:
             encoded = base64.b64encode(data).decode("ascii")
             return _Part(place, encoded, _next(self.file, {"offset": behind}, behind), "base64")
         start, shown = found[0] - skip + offset, beginning(found[1], self.room)
+        if len(shown) > 1:
+            # A character is never cut, so the first is there even where fewer bytes were asked for.
+            room = offset + size - start
+            shown = shown.encode()[:room].decode("utf-8", "ignore") or shown[0]
         behind = start + len(shown.encode())
         return _Part(
             {"offset": start, "bytes": behind - start}, shown, _next(self.file, {"offset": behind}, behind)
@@ -276,12 +288,24 @@ async def _line_start(file: OpenFile, first: int) -> int:
         block = await file.read(at, _BLOCK)
         if not block:
             raise ReadRefused(f"The artifact has fewer than {first} lines.")
-        at += len(block)
         count = block.count(b"\n")
         if count >= left:
-            return at - len(block.split(b"\n", left)[-1])
-        left -= count
+            return at + _behind_lines(block, left)
+        at, left = at + len(block), left - count
     return at
+
+
+def _behind_lines(block: bytes, left: int) -> int:
+    """The place behind so many lines: halves are counted, as a block may be a million of them."""
+    start, end = 0, len(block)
+    while end - start > 1:
+        middle = (start + end) // 2
+        count = block.count(b"\n", start, middle)
+        if count >= left:
+            end = middle
+        else:
+            start, left = middle, left - count
+    return end
 
 
 def _next(file: OpenFile, arguments: dict[str, Any], behind: int) -> dict[str, Any] | None:

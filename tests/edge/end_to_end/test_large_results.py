@@ -27,6 +27,7 @@ servers:
     upstream: {url: "${UPSTREAM}"}
     stages:
       "big*": {large_results: {above: 16Ki, preview: 1Ki}, limits: {egress: 20Ki}}
+      up_read_artifact: {limits: {egress: 8Ki}}
       big_kept: {cache: {enabled: true, ttl: 60, vary: []}}
   - id: shop
     mount_path: /shop
@@ -72,7 +73,7 @@ def running(place: Path, url: str) -> Any:
 
 
 async def all_of(speaker: Speaker, server: str, uri: str) -> str:
-    """The whole text, read as each answer says."""
+    """The whole text, read as each answer says; what may leave does not cut any."""
     found, more = "", {"offset": 0}
     while more is not None:
         answer = await speaker.call(f"{server}_read_artifact", {"uri": uri, **more})

@@ -70,6 +70,28 @@ async def test_answer_is_never_larger_than_allowed(
         assert await whole(one, await kept(one, data), **arguments) == data
 
 
+async def test_no_more_is_read_than_was_asked_for(tmp_path: Path) -> None:
+    """But for a character, which is never cut."""
+    async with tools(tmp_path, saying("")) as one:
+        uri = uri_of(await kept(one, "abcé🙂xyz".encode()))
+        for offset, length, start, found in (
+            (0, 2, 0, "ab"),
+            (2, 2, 2, "c"),
+            (3, 1, 3, "é"),
+            (7, 9, 5, "🙂xyz"),
+        ):
+            head, data = await read(one, uri, offset=offset, length=length)
+            assert (head["offset"], data) == (start, found)
+
+
+async def test_line_behind_a_million_empty_ones_is_found(tmp_path: Path) -> None:
+    """Wherever it begins in a block."""
+    async with tools(tmp_path, saying("")) as one:
+        uri = uri_of(await kept(one, b"\n" * 700_000 + b"a\nb\n" + b"\n" * 700_000 + b"c"))
+        for line, text in ((700_000, "\n"), (700_001, "a\n"), (700_002, "b\n"), (1_400_003, "c")):
+            assert (await read(one, uri, first_line=line, lines=1))[1] == text
+
+
 async def test_bytes_come_in_base64(tmp_path: Path) -> None:
     """What is no text, and what only says that it is."""
     async with tools(tmp_path, saying("")) as one:
