@@ -25,6 +25,10 @@ LONGEST_WAIT = 50
 MOST_WAITING = 256
 """Calls of one server that wait in this process; one more is told at once how things are."""
 
+LONGEST_WAITING = 64 * 1024
+"""Bytes of a message whose call waits; a longer one is answered at once. It stays in memory meanwhile, and the room of
+all messages is small: core.max_buffered_bytes."""
+
 
 @dataclass(slots=True)
 class _Status:
@@ -95,7 +99,8 @@ class UploadStatusTool(Stage, Gate):
 
     async def _awaited(self, call: Call, batch: str | None, wait: float, token: object) -> _Status:
         """The state of an upload, when it is over or the time is. Raises Withdrawn, StoreUnavailable."""
-        if not wait or batch is None or self._waiting >= MOST_WAITING or self._offers.stopping:
+        waits = wait and self._waiting < MOST_WAITING and len(call.request) <= LONGEST_WAITING
+        if not waits or batch is None or self._offers.stopping:
             return await self._status(call, batch)
         loop = asyncio.get_running_loop()
         began = loop.time()

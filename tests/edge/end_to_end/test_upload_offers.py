@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.files.upload_status_tool import MOST_WAITING
+from adapter.relay.files.upload_status_tool import LONGEST_WAITING, MOST_WAITING
 from adapter.state.memory import MemoryStore
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
@@ -374,6 +374,17 @@ async def test_who_shares_a_session_ends_no_other_call(
         assert (await Host([front]).upload(offer["open_in_browser"]))[0] == 200
         head = await ann.head()
         assert head.status == 200 and b'"done"' in await read_body(ann.reader, head)
+
+
+async def test_a_long_message_does_not_wait(upstream: StartUpstream, adapter: StartAdapter) -> None:
+    """It would fill the memory that all messages share; it is told at once how things are."""
+    async with upstream(reading) as up, adapter(up, server=READER) as front, front.client() as client:
+        await client.initialize()
+        offer = await Host([front]).offer()
+        async with asyncio.timeout(10):
+            body = waiting_call(offer["upload_id"], 50, padding="x" * LONGEST_WAITING)
+            _, answer = await client.request("POST", body)
+        assert orjson.loads(answer)["result"]["structuredContent"]["state"] == "waiting"
 
 
 @pytest.mark.parametrize("meta", [{}, {"progressToken": "t"}])
