@@ -168,6 +168,8 @@ class AttachedFiles:
                 raise FileTooLarge(
                     f"It has {download.length} bytes, more than the {most} bytes that uploads.max_file_bytes allows."
                 )
+            # The bound of a batch is what its files may have at most, and no reason for others to go.
+            batch.announced = None if download.length is None else batch.size + download.length
             batch.add(file.name, file.media_type or download.media_type)
             async for chunk in download.chunks:
                 await batch.write(chunk)

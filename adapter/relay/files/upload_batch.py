@@ -166,6 +166,9 @@ class UploadBatch:
         self._cut_off = False
         self.name: str | None = None
         """That of the offer by which the batch comes, if any."""
+        self.announced = bound
+        """Bytes that will come as far as its sender has said, for which other files of the scope may go; None: unknown.
+        """
 
     @property
     def size(self) -> int:
@@ -241,10 +244,10 @@ class UploadBatch:
         if await self._transactions.has_room(more):
             return
         await self._transactions.put_out_expired()
-        if self._bound is None:
+        if self.announced is None:
             return  # it may turn out never to fit, and would have pushed out everything by then
         batch_bytes = self._limits.quota.scope_bytes
-        whole = self._bound if batch_bytes is None else min(self._bound, batch_bytes)
+        whole = self.announced if batch_bytes is None else min(self.announced, batch_bytes)
         with contextlib.suppress(QuotaReached, StorageFull):
             await self._transactions.make_room(
                 self._staged.scope_id, FileKind.UPLOAD, whole, self._staged.size

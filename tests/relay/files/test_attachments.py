@@ -38,14 +38,17 @@ async def dripping() -> AsyncIterator[bytes]:
 
 
 def scripted(
-    filing: Filing, chunks: Callable[[str], AsyncIterator[bytes]], timeout: float = 10
+    filing: Filing,
+    chunks: Callable[[str], AsyncIterator[bytes]],
+    timeout: float = 10,
+    length: int | None = None,
 ) -> tuple[AttachedFiles, list[FileRecord]]:
-    """The files that were kept are added to the list."""
+    """The files that were kept are added to the list. ``length`` is what is announced of each."""
     kept: list[FileRecord] = []
 
     @asynccontextmanager
     async def download(url: str) -> AsyncIterator[Download]:
-        yield Download(None, "text/plain", chunks(url))
+        yield Download(length, "text/plain", chunks(url))
 
     async def told(_: Call) -> bool:
         return True
@@ -120,3 +123,20 @@ async def test_many_urls_of_one_file_are_many_files(filing: Filing) -> None:
     taking, kept = scripted(filing, lambda url: content(url.encode()))
     await taking.take(call({"path": [FILE, {**FILE, "download_url": "https://files.test/2"}, FILE]}), rule())
     assert len(kept) == 2
+
+
+@pytest.mark.parametrize("length", [5, None])
+async def test_other_files_go_for_what_is_announced(length: int | None) -> None:
+    """And not for what a file may have at most. Without a length nobody knows whether it would help."""
+    filing = Filing(total_bytes=100, scope_bytes=None)
+    [oldest] = await filing.upload(b"o" * 50)
+    filing.clock.now += 1
+    [other] = await filing.upload(b"p" * 50)
+    taking, kept = scripted(filing, lambda _: content(b"hello"), length=length)
+    if length is None:
+        with pytest.raises(HandleRefused, match=r"storage\.max_size"):
+            await taking.take(call({"path": FILE}), rule())
+        assert await filing.held() == [oldest, other]
+    else:
+        await taking.take(call({"path": FILE}), rule())
+        assert await filing.held() == [other, *kept]
