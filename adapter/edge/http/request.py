@@ -236,10 +236,14 @@ def query_of(request: Request) -> Mapping[str, str]:
 def takes_html(request: Request) -> bool:
     """Tell whether the request asks for HTML rather than JSON, as browsers do that open a link."""
     accept = request.headers.get("Accept", "")
-    return prefers(accept, _HTML, _JSON) and not prefers(accept, _JSON, _HTML)
+    return prefers(accept, _HTML, _JSON) and not any(prefers(accept, other, _HTML) for other in (_JSON, _GIF))
 
 
 _HTML, _JSON = "text/html", "application/json"
+_GIF = "image/gif"
+"""Java's HttpURLConnection, where no Accept is set, sends ``text/html, image/gif, image/jpeg, */*; q=0.2``. No browser
+that is in use wants a GIF as much as HTML.
+"""
 
 
 def _path(target: str) -> str:

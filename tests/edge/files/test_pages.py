@@ -51,10 +51,14 @@ async def test_looking_at_a_link_uses_nothing_up(desk: Desk, scope: Scope) -> No
     assert (await ask(desk, "GET", path))[0].status == 401
 
 
+JAVA = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
+"""What HttpURLConnection sends for a program that sets no Accept."""
+
+
 async def test_programs_get_what_they_got(desk: Desk, scope: Scope) -> None:
     """Whoever does not prefer HTML gets JSON, and no GET."""
     path = desk.upload_path(scope)
-    for accept in ("*/*", "application/json", "application/json, text/html", "text/html;q=0, */*"):
+    for accept in ("*/*", "application/json", "application/json, text/html", "text/html;q=0, */*", JAVA):
         for query in (path, path.partition("?")[0]):
             for method in ("GET", "HEAD"):
                 head, body = await ask(desk, method, query, accept=accept)
@@ -63,8 +67,9 @@ async def test_programs_get_what_they_got(desk: Desk, scope: Scope) -> None:
                 assert [name.lower() for name, _ in head.fields] == [
                     "content-type", "x-content-type-options", "allow", "date", "server", "content-length",
                 ]  # fmt: skip
-    head, body = await ask(desk, "POST", path, ONE, accept="application/json, text/html")
-    assert head.status == 200 and orjson.loads(body)["count"] == 1
+    for accept in ("application/json, text/html", JAVA):
+        head, body = await ask(desk, "POST", desk.upload_path(scope), ONE, accept=accept)
+        assert head.status == 200 and orjson.loads(body)["count"] == 1
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
