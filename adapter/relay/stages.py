@@ -173,6 +173,14 @@ class Stage(Protocol):
         return response
 
 
+class OccasionalStage(Stage):
+    """A stage that concerns few of the calls of its method."""
+
+    async def passes(self, call: Call) -> bool:
+        """Tell whether it leaves this call and its answer as they are."""
+        raise NotImplementedError
+
+
 class CallerGate(Gate, Protocol):
     """The gate that decides about callers, and about what they hear."""
 

@@ -31,7 +31,7 @@ from adapter.relay.replies import (
     require_plain,
 )
 from adapter.relay.sessions.session_map import Session
-from adapter.relay.stages import Call, Stages, Withdrawn, walk_request, walk_response
+from adapter.relay.stages import Call, OccasionalStage, Stages, Withdrawn, walk_request, walk_response
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.results.tool_results import without_paths
 from adapter.upstream.port import UpstreamReply
@@ -169,8 +169,11 @@ async def _known_list(
 ) -> ClientResponse | None:
     """The answer to a list of tools that came before but for its id, and so is not read again; None for any other."""
     guard = ask.server.stages.guard
-    if guard is None or len(stages) > 1 or stages[0] is not guard or reply.status != 200 or is_encoded(reply):
+    if guard is None or stages[-1] is not guard or reply.status != 200 or is_encoded(reply):
         return None
+    for stage in stages[:-1]:
+        if not (isinstance(stage, OccasionalStage) and await stage.passes(call)):
+            return None
     pieces = await guard.list_again(call, message)
     if pieces is None:
         return None

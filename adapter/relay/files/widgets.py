@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 from adapter.errors import AdapterError
 from adapter.relay.files.artifact_resources import read_result
-from adapter.relay.replies import LARGE
+from adapter.relay.replies import LARGE, edited, long_value
 from adapter.relay.sessions.session_map import Sessions
-from adapter.relay.stages import Call, Stage
+from adapter.relay.stages import Call, OccasionalStage, Stage
 from adapter.rules.calls.rounds import CAPABILITIES, member_of
 from adapter.rules.files.mcp_apps import shows_widgets, widget_contents, with_widgets
+from adapter.rules.last_used import LastUsed
 from adapter.rules.tools.lists import PRIVATE
 from adapter.wire.envelope import parse
 from adapter.wire.spans import edit
@@ -20,39 +21,56 @@ from adapter.wire.spans import edit
 LARGEST = 4 << 20
 """Bytes of a page of tools above which no widget is named: to look for their tools would hold up everybody else."""
 
+KEPT = 4096
+"""Sessions of which it is remembered whether their client shows widgets."""
 
-class WidgetList(Stage):
+
+class WidgetList(OccasionalStage):
     """The stage of ``tools/list`` in which tools name their ``widgets`` to clients that announced the extension."""
 
     def __init__(self, widgets: Mapping[str, str], sessions: Sessions) -> None:
         self._widgets = widgets
         self._sessions = sessions
+        self._shown: LastUsed[str, bool] = LastUsed(KEPT)
+
+    async def passes(self, call: Call) -> bool:
+        return not await self._shows(call)
 
     async def answer(self, call: Call, response: bytes) -> bytes:
-        if len(response) > LARGEST or not shows_widgets(await self._capabilities(call)):
+        if len(response) > LARGEST or not await self._shows(call):
             return response
-        if len(response) > LARGE:
-            return await asyncio.to_thread(self._named, response, modern=call.modern)
-        return self._named(response, modern=call.modern)
+        try:
+            message = parse(response) if len(response) <= LARGE else await long_value(response)
+        except AdapterError:
+            # Too many values, or odd ones: tools without widgets do for everybody.
+            return response
+        return await edited(response, partial(self._named, response, message, modern=call.modern))
 
-    def _named(self, response: bytes, *, modern: bool) -> bytes:
-        named = with_widgets(response, parse(response), self._widgets)
+    def _named(self, response: bytes, message: Any, *, modern: bool) -> bytes:
+        named = with_widgets(response, message, self._widgets)
         # Who announced nothing gets another list.
         return edit(named, [PRIVATE]) if modern and named is not response else named
 
-    async def _capabilities(self, call: Call) -> object:
-        """The capabilities of the client: a legacy one has told them when its session began."""
+    async def _shows(self, call: Call) -> bool:
+        """Tell whether the client shows widgets: a legacy one has told when its session began."""
         if call.modern:
-            return member_of(call.envelope.body, CAPABILITIES)
-        session = None if call.origin.session is None else self._sessions.known(call.origin.session)
-        if session is None:
-            return None
-        try:
-            _, record = await self._sessions.record(session)
-        except AdapterError:
-            # The session is over, or the store fails: a tool without a widget does for everybody.
-            return None
-        return member_of(record.handshake.initialize, ("params", "capabilities"))
+            return shows_widgets(member_of(call.envelope.body, CAPABILITIES))
+        key = call.origin.session
+        if key is None:
+            return False
+        shows = self._shown.get(key)
+        if shows is None:
+            session = self._sessions.known(key)
+            if session is None:
+                return False
+            try:
+                _, record = await self._sessions.record(session)
+            except AdapterError:
+                # The session is over, or the store fails: a tool without a widget does for everybody.
+                return False
+            shows = shows_widgets(member_of(record.handshake.initialize, ("params", "capabilities")))
+            self._shown.put(key, shows)
+        return shows
 
 
 class WidgetRead(Stage):

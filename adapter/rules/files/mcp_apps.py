@@ -32,15 +32,16 @@ def shows_widgets(capabilities: object) -> bool:
 def with_widgets(response: bytes, message: Any, widgets: Mapping[str, str]) -> bytes:
     """The response with a list of tools, in which each tool of ``widgets`` names its widget, unless it has one.
 
-    Also by the flat key, which older hosts read. ``message`` is the value of the response, which stays as it is where
-    it is no such list.
+    Of several tools of one name the first does. Also by the flat key, which older hosts read. ``message`` is the value
+    of the response, which stays as it is where it is no such list.
     """
     result = message.get("result") if isinstance(message, dict) else None
     tools = result.get("tools") if isinstance(result, dict) else None
     edits: list[Edit] = []
+    unnamed = dict(widgets)
     for place, tool in enumerate(tools if isinstance(tools, list) else ()):
         name = tool.get("name") if isinstance(tool, dict) else None
-        uri = widgets.get(name) if isinstance(name, str) else None
+        uri = unnamed.pop(name, None) if isinstance(name, str) else None
         meta = tool.get("_meta", {}) if uri is not None else None
         if uri is not None and isinstance(meta, dict) and "ui" not in meta and _FLAT not in meta:
             path = ("result", "tools", place, "_meta")

@@ -79,6 +79,28 @@ async def test_producers_name_the_widget_of_files(road: StartRoad) -> None:
             assert ("_meta" in found) is downloads
 
 
+async def test_a_list_of_too_many_values_names_no_widget(road: StartRoad) -> None:
+    """To read them would hold up everybody else; one of as many bytes and fewer values does."""
+
+    listed: list[Any] = []
+
+    async def lists_much(exchange: Exchange) -> None:
+        message: Any = exchange.message
+        tools = [
+            {"name": name, "inputSchema": {"type": "object", "x": listed}}
+            for name in ("write", *map(str, range(199)))
+        ]
+        await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}}))
+
+    made = {"server": {"adapters": [{**WRITES, "tools": ["write"]}]}}
+    async with road(lists_much, core={"allow_artifacts_download": True}, **made) as (_, _, client):
+        await opened(client, ANNOUNCED)
+        for values, meta in (([[]] * 3000, None), (["0" * 9000], FILES_NAMED)):
+            listed[:] = values
+            tools = {tool["name"]: tool for tool in (await rpc(client, "tools/list", {}))["tools"]}
+            assert tools["write"].get("_meta") == meta and tools["write"]["inputSchema"]["x"] == values
+
+
 async def test_a_host_reads_the_widget_before_any_call(road: StartRoad) -> None:
     """It is the same for everybody, has no link, and may connect to the adapter alone."""
     async with road(lists, **OFFERS) as (_, _, client):

@@ -63,6 +63,12 @@ def test_tools_name_their_widgets_twice() -> None:
     ]
 
 
+def test_one_tool_of_a_name_names_its_widget() -> None:
+    """A list that repeats a name a thousand times becomes no longer for that than one that does not."""
+    tools = orjson.loads(named(b'{"result":{"tools":[%s{"name":"x"}]}}' % (b'{"name":"get"},' * 1000)))
+    assert [tool.get("_meta") for tool in tools["result"]["tools"]] == [NAMED, *[None] * 1000]
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.text(max_size=5),
