@@ -22,9 +22,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 66_307,
+    "lines with code in adapter/": 66_329,
     "modules": 515,
-    "lines with code in tests/": 99_439,
+    "lines with code in tests/": 99_460,
     "settings": 370,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,
