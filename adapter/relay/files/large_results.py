@@ -58,6 +58,12 @@ TaskTools: TypeAlias = LastUsed[tuple[str, str], str]
 LONGEST_TASK = 16 << 10
 """Bytes of a result that may be a task: it has not much more than an id."""
 
+SCHEMA_PARTS = 3_000
+STEPS_OF_CHECK = 50_000
+"""The parts of a schema that shorter values are checked by, and the steps of one check: each takes some milliseconds,
+for which the interpreter is held. By a larger one nothing is known to fit.
+"""
+
 TASK_ID = b'"taskId"'
 TOOL = "tool of the task"
 """The note of a request for a task's result."""
@@ -238,8 +244,8 @@ class LargeResultStage(Stage):
             return None
         if definition is None and self._known.offers is not None:
             return None
-        fits = _fitting(None if definition is None else definition.get("outputSchema"))
-        return await _beside(response, partial(short_structured, response, part, terms, fits))
+        schema = None if definition is None else definition.get("outputSchema")
+        return await _beside(response, lambda: short_structured(response, part, terms, _fitting(schema)))
 
     async def _kept(
         self,
@@ -312,11 +318,15 @@ def _fitting(schema: object) -> Callable[[Any], bool]:
     """Return the test whether a value is allowed by the schema that the client knows; without one all are."""
     if not isinstance(schema, Mapping):
         return lambda _: True
+    try:
+        checker = compile_schema(schema, parts=SCHEMA_PARTS, large=False)
+    except (SchemaInvalid, SchemaTooLarge):
+        return lambda _: False
 
     def fits(value: Any) -> bool:
         try:
-            return not compile_schema(schema).judged(value).faults
-        except (SchemaInvalid, SchemaTooLarge, OutOfSteps):
+            return not checker.judged(value, steps=STEPS_OF_CHECK).faults
+        except OutOfSteps:
             return False
 
     return fits

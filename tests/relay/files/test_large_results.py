@@ -253,6 +253,11 @@ async def test_structured_content_stays_valid(tmp_path: Path) -> None:
         {"properties": {"text": {"const": LOG}}, "required": ["text"]},
         {"properties": {"text": {"not": {"pattern": "…$"}}}, "required": ["text"]},
         {"properties": {"text": {"type": "string"}}, "required": ["text", "other"]},
+        {
+            "properties": {"text": {"type": "string"}},
+            "$defs": {f"d{n}": {"type": "null"} for n in range(3000)},
+        },
+        {"type": "no type"},
     ],
 )
 async def test_structured_content_without_a_shorter_form_stays_whole(
