@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adapter.rules.results.short_json import shortened
 from adapter.rules.schema.checker import compile_schema
-from adapter.rules.tools.output_schemas import widened
+from adapter.rules.tools.output_schemas import shortenable, widened
 
 ITEM = {
     "type": "object",
@@ -93,3 +93,14 @@ VALUES = st.recursive(
 def test_wider_schema_allows_whatever_the_tool_promised(schema: Any, value: Any) -> None:
     """Also below conditions, where a wider schema would allow less."""
     assert not fits(schema, value) or fits(widened(schema), value)
+
+
+def test_schema_that_refers_to_one_of_several_stays() -> None:
+    """The reference would lead nowhere, and clients could read no result by it."""
+    schema = {
+        "properties": {
+            "a": {"oneOf": [{"type": "string"}, {"type": "null"}]},
+            "b": {"$ref": "#/properties/a/oneOf/0"},
+        }
+    }
+    assert shortenable(schema) == schema and "artifacts" in shortenable(PAGE)["properties"]
