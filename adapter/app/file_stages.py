@@ -112,10 +112,9 @@ class ActiveFiles(KeptFiles):
         """The widgets of tools: that of files needs downloads, which are all that it can show."""
         widgets: dict[str, str] = {}
         if self.settings.artifacts.enabled and self.settings.core.allow_artifacts_download:
-            producers = (
-                each for each in entry.adapters if isinstance(each, ArtifactProducer) and each.persist
-            )
-            widgets = {tool: FILES_WIDGET for each in producers for tool in each.tools}
+            widgets = {
+                tool: FILES_WIDGET for each in filter(self._writes, entry.adapters) for tool in each.tools
+            }
         if (offer := self._offer(entry)) is not None:
             widgets[offer.tool_name] = UPLOAD_WIDGET
         return widgets
@@ -135,6 +134,13 @@ class ActiveFiles(KeptFiles):
                 slot = "uploads" if isinstance(stage, Consumer) else "artifacts"
                 found.append(StageEntry("tools/call", slot, stage, tool))
         return [StageEntry("tools/call", "rounds", self.rounds, tool), *found] if found else []
+
+    def _writes(self, adapter: UploadConsumer | ArtifactProducer) -> bool:
+        """Tell whether files are kept that its tools write."""
+        if isinstance(adapter, UploadConsumer):
+            return self._edits(adapter)
+        finds = adapter.output_path_argument is not None or adapter.output_locator.mode != "none"
+        return self.settings.artifacts.enabled and adapter.persist and finds
 
     def _edits(self, adapter: UploadConsumer | ArtifactProducer) -> bool:
         """Tell whether what its tools make of their files is kept."""
@@ -189,8 +195,7 @@ class ActiveFiles(KeptFiles):
         """The stage of one tool's entry; None if its feature is turned off."""
         if isinstance(adapter, UploadConsumer):
             return self._consumer(entry, adapter, tool) if self.settings.uploads.enabled else None
-        finds = edits or adapter.output_path_argument is not None or adapter.output_locator.mode != "none"
-        keeps = self.settings.artifacts.enabled and adapter.persist and finds
+        keeps = self._writes(adapter) or (edits and adapter.persist)
         return self._producer(entry, adapter, tool, edits=edits) if keeps else None
 
     def _consumer(self, entry: ServerSettings, adapter: UploadConsumer, tool: str) -> Consumer:

@@ -79,6 +79,18 @@ async def test_producers_name_the_widget_of_files(road: StartRoad) -> None:
             assert ("_meta" in found) is downloads
 
 
+async def test_tools_that_write_no_file_name_no_widget(road: StartRoad) -> None:
+    """A producer whose file nobody looks for; an editor of files writes one."""
+    edits = {**READS, "tools": ["write"], "edits": True}
+    silent = {"type": "artifact_producer", "tools": ["write"]}
+    for adapter, meta in ((edits, FILES_NAMED), (silent, None)):
+        made = {"server": {"adapters": [adapter]}}
+        async with road(lists, core={"allow_artifacts_download": True}, **made) as (_, _, client):
+            await opened(client, ANNOUNCED)
+            tools = {tool["name"]: tool for tool in (await rpc(client, "tools/list", {}))["tools"]}
+            assert tools["write"].get("_meta") == meta
+
+
 async def test_a_list_of_too_many_values_names_no_widget(road: StartRoad) -> None:
     """To read them would hold up everybody else; one of as many bytes and fewer values does."""
 
