@@ -199,6 +199,16 @@ class HostSettings(Section):
         "private; all others must have public ones.",
     )
 
+    @field_validator("file_url_allow")
+    @classmethod
+    def _are_hosts(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if "/" in value or "*" in value:
+                raise ValueError(
+                    f"{value!r} is not a host: write files.example.com or files.example.com:8443"
+                )
+        return values
+
 
 class ServerSettings(Section):
     """One MCP server and its mount."""

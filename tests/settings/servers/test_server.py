@@ -1,4 +1,4 @@
-"""Upstreams over stdio in the settings: defaults, paths, secrets, and keys that belong to another transport."""
+"""Servers in the settings, most over stdio: defaults, paths, secrets, and keys that belong to another transport."""
 
 from __future__ import annotations
 
@@ -89,3 +89,13 @@ def test_one_process_for_everybody_is_warned_of(tmp_path: Path) -> None:
     assert caution.path == "servers[0].upstream.process"
     upstream(tmp_path, command="x")
     assert list(cautions(load(tmp_path / "config.yaml", environ={}))) == []
+
+
+@pytest.mark.parametrize("name", ["https://files.example.com", "*.example.com"])
+def test_hosts_of_files_are_exact_names(tmp_path: Path, name: str) -> None:
+    """Others would match nothing, and nobody would know why."""
+    file = tmp_path / "config.yaml"
+    server = {"id": "a", "upstream": {"url": "http://a.test/mcp"}, "hosts": {"file_url_allow": [name]}}
+    file.write_text(yaml.safe_dump({"servers": [server]}))
+    with pytest.raises(SettingsError, match=r"not a host: write files\.example\.com"):
+        load(file, environ={})
