@@ -32,7 +32,9 @@ const done = (page) => page.locator('#done').waitFor();
 const wide = (page) => page.evaluate(() => document.documentElement.scrollWidth);
 
 const SCENES = {
-  async phone(url) {
+  /** `pictures` is a directory for pictures of the page, before and after. */
+  async phone(url, pictures) {
+    const draw = async (name) => pictures && page.screenshot({ path: `${pictures}/${name}.png` });
     const { page, look, seen, text } = await opened(url, { narrow: true });
     await look();
     for (const name of ['one.png', 'two.png']) {
@@ -40,10 +42,12 @@ const SCENES = {
     }
     await page.locator('#list li').nth(1).waitFor();
     await look();
+    await draw('upload-page-chosen');
     const before = await wide(page);
     await page.locator('#send').tap();
     await done(page);
     await look();
+    await draw('upload-page-done');
     const handles = await page.locator('#handles code').allInnerTexts();
     await page.goto(url);
     await look();
