@@ -65,7 +65,7 @@ async def test_an_adapter_that_does_not_run_is_run(tmp_path: Path, upstream: Ser
         "the upstream of upstream agrees",
         "server upstream: files",
         "MCP 2026-07-28 (without sessions)",
-        "6 tools, listed in",
+        "8 tools, listed in",
         "a file was uploaded",
         "its artifact doctor.txt (32 B) was downloaded",
     ):
@@ -79,7 +79,7 @@ async def test_the_running_adapter_is_looked_at(tmp_path: Path, upstream: Server
         found = await doctor(tmp_path / "adapter.json", "--port", str(front.port))
         assert found.status == 0, found
         assert found.says("the adapter runs on") and found.says("the running adapter holds its lock")
-        assert found.says("6 tools")
+        assert found.says("8 tools")
         refused = await doctor(tmp_path / "adapter.json", "--port", str(front.port), "--token", "another")
         assert refused.status == 1 and refused.says("WRONG    server upstream:")
 

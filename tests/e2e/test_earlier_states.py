@@ -120,6 +120,7 @@ async def test_sessions_files_and_links_live_on(version: str, pinning: str, tmp_
             assert {tool["name"] for tool in listed} == {tool["name"] for tool in TOOLS} | {
                 "up_get_upload_url",
                 "up_upload_status",
+                "up_read_artifact",
             }
             handle = await scene.send(each["unused"], b"sent later")
             sent = await scene.call(session, "send", path=handle)

@@ -118,11 +118,12 @@ MOST_OFFERED = 100
 class ServerFacts:
     """The part of a server's settings that is shown.
 
-    ``helper`` is the tool that gives out upload URLs, if any.
+    ``helper`` is the tool that gives out upload URLs, if any; ``own`` is the number of the adapter's own tools.
     """
 
     transport: str
     helper: str | None = None
+    own: int = 0
 
 
 @dataclass(slots=True)
@@ -158,8 +159,7 @@ class ServerStatus:
             "breaker": server.breaker.state.value if server.breaker is not None else None,
             "latency_ms": round(latency * 1000, 2) if latency is not None else None,
             "history": list(watch.history) if watch is not None else [],
-            # What gives out upload URLs is a tool for clients, too.
-            "tools": len(pins.now.tools) + (facts.helper is not None) if pins.now is not None else None,
+            "tools": len(pins.now.tools) + facts.own if pins.now is not None else None,
             "drift": pins.drifted,
             "remembered": pins.remembered is not None,
             "met": drift_as_data(pins),

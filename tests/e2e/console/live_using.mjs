@@ -41,7 +41,7 @@ export const using = {
     await run(page);
     await result(page).getByText('Unauthorized').waitFor();
     await signIn(page, token);
-    await page.getByText('10 tools').waitFor();
+    await page.getByText('12 tools').waitFor();
     await page.waitForFunction(() => !document.querySelector('.outcome .notice'));
     const kept = await page.getByLabel('customer').inputValue();
     const clips = await page.getByRole('button', { name: 'Attach a file' }).count();
