@@ -102,7 +102,12 @@ class KeptFiles(FileSecrets):
         """Drop what a session owned that has ended for good. Raises StoreUnavailable."""
         scope = self.scopes.of_session_key(key)
         kept = self._offering and await self.scopes.is_kept(scope)
-        await self.registry.drop_scope(scope.id, offered=not kept)
+        if kept:
+            uploads = await self.registry.list(scope.id, FileKind.UPLOAD)
+            stay = await self.offers.outliving({each.batch for each in uploads if each.batch is not None})
+            await self.registry.drop_scope(scope.id, offered=False, but=stay)
+        else:
+            await self.registry.drop_scope(scope.id)
         await self.rounds.end_scope(scope.id)
         if not kept:
             await self.scopes.forget(scope)

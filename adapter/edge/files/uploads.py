@@ -153,6 +153,7 @@ class UploadRoute:
             async with self._watched(offered, batch):
                 await self._receive(request.body, form, batch)
                 spend = partial(self._credentials.spend, credential) if credential else None
+                await self._outlive(offered, credential, scope)
                 records = await batch.keep(form.digests, spend)
                 if offered is not None and credential is not None:
                     await self._prolong(offered, records, page=credential.page)
@@ -179,6 +180,18 @@ class UploadRoute:
         if self.offers is None or offered is None:
             return contextlib.nullcontext()
         return self.offers.arriving(offered, batch)
+
+    async def _outlive(
+        self, offered: KnownOffer | None, credential: UploadCredential | None, scope: Scope
+    ) -> None:
+        """Have files stay when their session ends, if a person sends them or it has ended: a later one is to use them.
+
+        Raises StoreUnavailable.
+        """
+        if self.offers is None or offered is None or credential is None:
+            return
+        if credential.page or await self._scopes.has_ended(scope):
+            await self.offers.outlive(offered)
 
     async def _prolong(self, offered: KnownOffer, records: list[FileRecord], *, page: bool) -> None:
         """Keep what a person has uploaded for as long as they had time to upload it: their chat may be slow too."""

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from itertools import count
 from typing import TypeAlias
 
@@ -369,9 +369,11 @@ class FileRegistry:
             record.scope, lambda scope: [record] if record.key in scope.records else []
         )
 
-    async def drop_scope(self, scope_id: str, *, offered: bool = True) -> None:
+    async def drop_scope(
+        self, scope_id: str, *, offered: bool = True, but: Collection[str] = frozenset()
+    ) -> None:
         """The scope has ended: hold nothing of it, and let nothing in that is on its way. ``offered`` False: what comes
-        or came by an offer stays. Raises StoreUnavailable.
+        by an offer may come, and what came in the batches ``but`` stays. Raises StoreUnavailable.
         """
         for batch in self._batches:
             if offered or batch.name is None:
@@ -380,7 +382,7 @@ class FileRegistry:
             await self._transactions.put_out_scope(scope_id)
         else:
             await self._transactions.put_out(
-                scope_id, lambda scope: [each for each in scope.records.values() if each.batch is None]
+                scope_id, lambda scope: [each for each in scope.records.values() if each.batch not in but]
             )
 
     async def expire(self) -> None:

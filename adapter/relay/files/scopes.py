@@ -123,15 +123,17 @@ class Scopes:
 
         Raises StoreUnavailable.
         """
+        return await self.has_ended(scope) and not await self.is_kept(scope)
+
+    async def has_ended(self, scope: Scope) -> bool:
+        """Tell whether the session that owned the scope is gone; a principal never is. Raises StoreUnavailable."""
         if (key := scope.session_key) is None:
             return False
         row = await self._store.get(SESSIONS, key)
         try:
-            if row is not None and decode(row.value).state in (SessionState.OPEN, SessionState.IDLE):
-                return False
+            return row is None or decode(row.value).state not in (SessionState.OPEN, SessionState.IDLE)
         except ValueError:
             return False  # another version wrote it, so another version may know it
-        return not await self.is_kept(scope)
 
     async def forget(self, scope: Scope) -> None:
         """Its session has ended. One that was not remembered here costs nothing: ``tidy`` finds what others wrote.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import NamedTuple, Protocol
@@ -143,6 +143,21 @@ class UploadOffers(StoreListener):
             await self._scopes.keep(scope, known.due)
             await self._store.touch(TABLE, {known.batch: known.due})
 
+    async def outlive(self, known: KnownOffer) -> None:
+        """Let the files of a batch that is coming stay when the session ends that asked for it. Raises
+        StoreUnavailable.
+        """
+        known.offer = replace(known.offer, outlives=True)
+        if self._store.shared:
+            await self._tell(known, self.received(known.batch) or 0)
+        else:
+            await self._put(known, known.offer)
+
+    async def outliving(self, batches: Iterable[str]) -> set[str]:
+        """Those of the batches whose files stay when their session ends. Raises StoreUnavailable."""
+        found = await asyncio.gather(*map(self.find, batches))
+        return {known.batch for known in found if known is not None and known.offer.outlives}
+
     async def expire(self) -> None:
         """Forget offers that are over. Raises StoreUnavailable."""
         await delete_overdue(self._store, TABLE, self.clock())
@@ -195,6 +210,8 @@ class UploadOffers(StoreListener):
     async def _put(self, known: KnownOffer, offer: UploadOffer) -> None:
         row = await self._store.get(TABLE, known.batch)
         if row is not None:  # who used its files meanwhile has prolonged it; and one that is over stays over
+            with contextlib.suppress(ValueError):
+                offer = replace(offer, outlives=offer.outlives or decode_offer(row.value).outlives)
             await self._store.put(TABLE, known.batch, encode_offer(offer), due=max(known.due, row.due or 0.0))
 
     # --- waiting ----------------------------------------------------------------------------------------------

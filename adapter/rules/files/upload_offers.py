@@ -30,6 +30,7 @@ class UploadOffer:
     """An upload to ``server`` that ``principal`` was given links for, and whose files belong to the scope with the id
     ``scope``. Its links end at ``expires`` (Unix seconds).
 
+    ``outlives``: the session of that scope may end before the files are used, so its end does not remove them.
     ``received`` are the bytes of a batch on its way, of which this was last known at ``heard`` (Unix seconds).
     """
 
@@ -39,6 +40,7 @@ class UploadOffer:
     expires: float
     received: int = 0
     heard: float = 0.0
+    outlives: bool = False
 
     def state(self, now: float, *, used: bool) -> UploadState:
         """The state of an upload of which no files are there. ``used``: a batch has come, and is gone by now."""
@@ -66,6 +68,7 @@ def encode_offer(offer: UploadOffer) -> bytes:
             "expires": offer.expires,
             "received": offer.received,
             "heard": offer.heard,
+            "outlives": offer.outlives,
         }
     )
 

@@ -48,17 +48,20 @@ async def test_what_a_person_sent_waits_for_their_chat(tmp_path: Path, page: boo
 
 
 async def test_what_was_offered_outlives_its_session(tmp_path: Path) -> None:
-    """Links and files alike, until nobody has used the files for their time; then nothing is left."""
+    """Links, what a person sent and what came later, until nobody has used the files for their time; what a program
+    sent into the open session goes with it."""
     async with filing(tmp_path) as desk:
         session_id, scope = await desk.session()
-        first, second = [await desk.offers.issue(SERVER, ANONYMOUS, scope) for _ in range(2)]
-        _, one = await uploaded(desk, first.links.query)
+        program, person, late = [await desk.offers.issue(SERVER, ANONYMOUS, scope) for _ in range(3)]
+        _, sent = await uploaded(desk, program.links.query)
+        _, one = await uploaded(desk, person.links.page_query)
         own = await desk.artifact(scope, b"drawn")
         await desk.sessions.store.delete("sessions", session_key(session_id))
         assert await desk.scopes.is_kept(scope)
-        await desk.registry.drop_scope(scope.id, offered=False)
-        assert not await held(desk, own)
-        _, two = await uploaded(desk, second.links.page_query)
+        stay = await desk.offers.outliving({sent.batch or "", one.batch or ""})
+        await desk.registry.drop_scope(scope.id, offered=False, but=stay)
+        assert not await held(desk, own) and not await held(desk, sent)
+        _, two = await uploaded(desk, late.links.query)
         for record in (one, two):
             assert await desk.registry.find(scope.id, FileKind.UPLOAD, record.id) == record
         desk.clock.ahead += 1000
