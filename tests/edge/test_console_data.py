@@ -148,8 +148,8 @@ async def test_servers_say_how_they_are(console: StartConsole) -> None:
         assert all(ms > 0 for _, ms in history)
         await agent.initialize()
         await listed(agent)
-        # The server's own and the one that gives out upload URLs.
-        assert (await front.get("/servers"))[0]["tools"] == 2
+        # The server's own, the one that gives out upload URLs, and the one that tells what became of them.
+        assert (await front.get("/servers"))[0]["tools"] == 3
         await up.stop()
         (gone,) = await eventually(front, "/servers", lambda told: told[0]["breaker"] != "closed")
         assert gone["status"] == "unhealthy"
