@@ -8,11 +8,11 @@ const send = (page) => asked(page).getByRole('button', { name: 'Send' }).click()
 async function said(page) {
   await succeeded(page);
   await page.getByRole('tab', { name: 'Raw MCP' }).click();
-  const [copied] = await Promise.all([
-    page.evaluate(() => new Promise((resolve) => setTimeout(() => navigator.clipboard.readText().then(resolve), 200))),
-    page.getByRole('button', { name: 'Copy JSON' }).click(),
-  ]);
-  return JSON.parse(JSON.parse(copied).content[0].text);
+  // What an earlier scene has copied is still there.
+  await page.evaluate(() => navigator.clipboard.writeText(''));
+  await page.getByRole('button', { name: 'Copy JSON' }).click();
+  const copied = await page.waitForFunction(() => navigator.clipboard.readText());
+  return JSON.parse(JSON.parse(await copied.jsonValue()).content[0].text);
 }
 
 async function open(page, name) {
