@@ -1,7 +1,8 @@
 """Offers of uploads: links that take one batch, and the row by which any process knows what becomes of it.
 
 A batch that came by an offer is its owner's in every session: hosts open one for nearly every call. So its scope
-outlives its session while the offer lasts, and handles of its files can name the batch instead of the scope. Such a
+outlives its session while the offer lasts, and handles of its files can name the batch instead of the scope. What a
+program sent into an open session ends with that; what a person sent, or what came later, stays. Such a
 handle is good for the principal that asked for the links; where nobody is known, for whoever has the handle, which
 nobody can guess: it is told to those who hold the upload's id, and to those who uploaded.
 """
