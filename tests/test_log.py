@@ -111,7 +111,7 @@ async def test_call_lines_wait_for_the_timer() -> None:
     calls.write({"method": "tools/call", "ms": 3})
     calls.write({"method": "ping"})
     assert stream.getvalue() == b""
-    await asyncio.wait_for(stream.flushed.wait(), 5)
+    await asyncio.wait_for(stream.flushed.wait(), 20)
     assert stream.getvalue() == b'{"method":"tools/call","ms":3}\n{"method":"ping"}\n'
 
 

@@ -163,7 +163,7 @@ async def test_few_open_files_end_nothing(tmp_path: Path, files: int) -> None:
             for _ in range(files):
                 client = await stack.enter_async_context(RawClient(port))
                 client.session = owner.session
-                async with asyncio.timeout(2):
+                async with asyncio.timeout(8):
                     await client.send("GET")
                     head = await client.head()
                 statuses[head.status] += 1
@@ -171,7 +171,7 @@ async def test_few_open_files_end_nothing(tmp_path: Path, files: int) -> None:
                     assert b"limit of open files" in await read_body(client.reader, head)
             assert set(statuses) == {200, 503} and statuses[200] > files // 4
             for number in range(20):
-                async with asyncio.timeout(2), RawClient(port) as health:
+                async with asyncio.timeout(8), RawClient(port) as health:
                     assert (await health.request("GET", path="/healthz"))[0].status == 200
                     head, body = await owner.request("POST", call_body("echo", number))
                     assert head.status == 200 and "result" in orjson.loads(body)

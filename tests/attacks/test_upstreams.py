@@ -80,7 +80,7 @@ async def test_calls_over_a_restart_run_once(tmp_path: Path, ends: str) -> None:
     ):
         await asyncio.gather(*(client.call("slow", 0) for client in all_))
         calls = [asyncio.create_task(client.call("slow", number)) for number, client in enumerate(all_, 1)]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while sum(runs(up).values()) < 40:
                 await asyncio.sleep(0.01)
         if ends == "reset":
@@ -165,7 +165,7 @@ async def test_many_streams_leave_calls_and_pings_their_connections(tmp_path: Pa
         status, body_ = await ask(arena, "/healthz")
         assert status == 200, body_
         assert (await client.request("DELETE"))[0].status == 200
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while await open_streams(port):
                 await asyncio.sleep(0.05)
 
@@ -269,7 +269,7 @@ async def test_hanging_server_holds_up_no_cleanup(tmp_path: Path) -> None:
             for _ in range(50):
                 client.session = None
                 assert (await client.request("POST", INITIALIZE, "/well"))[0].status == 200
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while well.sessions:
                     await asyncio.sleep(0.05)
             assert len(up.sessions) == 200
@@ -304,7 +304,7 @@ async def test_server_that_wakes_slowly_is_used_and_not_flooded(tmp_path: Path) 
             assert (await client.call())[1] == result(1)
         async with arena.client() as impatient:
             await impatient.send("POST", INITIALIZE)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while begun < 3:
                     await asyncio.sleep(0.01)
         async with asyncio.timeout(10):
@@ -332,7 +332,7 @@ async def test_calls_beyond_the_grace_of_a_stop_are_answered(tmp_path: Path) -> 
                 await client.send(*("GET",) if number == 10 else ("POST", call_body(number=number)))
             listener = opened.pop()
             streaming_head = await read_head(listener.reader)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while len(up.calls("tools/call")) < 10:
                     await asyncio.sleep(0.01)
             assert front.running is not None
@@ -342,5 +342,5 @@ async def test_calls_beyond_the_grace_of_a_stop_are_answered(tmp_path: Path) -> 
                 error = error_of(await read_body(client.reader, head))
                 assert (head.status, error["code"], error["id"]) == (200, -32016, number)
             assert b"retry:" in await read_body(listener.reader, streaming_head)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 assert await front.running.process.wait() == 0

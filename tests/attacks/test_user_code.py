@@ -295,7 +295,7 @@ def processes_of(program: Path) -> list[str]:
 
 async def gone(program: Path) -> None:
     """Returns when no process of a program is left."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while processes_of(program):
             await asyncio.sleep(0.05)
 

@@ -12,7 +12,7 @@ from typing import Any
 from tests.e2e.processes import START_TIMEOUT, Running, start
 from tests.e2e.provision import HERE, packages
 
-PATIENCE = 3.0
+PATIENCE = 10.0
 """Seconds within which every client must know what came of a call, or why it failed."""
 
 

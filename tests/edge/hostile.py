@@ -231,7 +231,7 @@ class Scene:
         # What has just changed is not old yet, by the clock of the file system.
         files = self.front.app.files
         assert isinstance(files, KeptFiles)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while left := self.on_disk() - await self.recorded():
                 await files.tidy_own()
                 await files.tidy()

@@ -252,7 +252,7 @@ class RawUpstream:
 
     async def arrived(self, method: str) -> Exchange:
         """The first exchange of ``calls(method)``, as soon as it has come."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not (came := self.calls(method)):
                 self._arrival.clear()
                 await self._arrival.wait()

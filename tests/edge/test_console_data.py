@@ -165,7 +165,7 @@ async def test_servers_say_how_they_are(console: StartConsole) -> None:
 
 
 async def eventually(front: Console, path: str, holds: Callable[[Any], bool]) -> Any:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not holds(told := await front.get(path)):
             await asyncio.sleep(0.005)
     return told

@@ -294,7 +294,7 @@ async def test_a_legacy_client_that_opens_links_gets_their_error(scene: StartSce
         await stream.send("GET", accept="text/event-stream", authorization=ALICE)
         assert (await stream.head()).status == 200
         await give(it, elicitation["url"])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             event = b""
             while b"notifications/elicitation/complete" not in event:
                 event = await read_chunk(stream.reader)

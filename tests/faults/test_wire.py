@@ -47,7 +47,7 @@ class Talker:
     async def says(self, text: bytes) -> bytes:
         """The echo of the text."""
         self.writer.write(text)
-        return await asyncio.wait_for(self.reader.readexactly(len(text)), 5)
+        return await asyncio.wait_for(self.reader.readexactly(len(text)), 20)
 
     async def is_silent(self) -> bool:
         """Tell whether neither bytes nor an end come."""
@@ -66,7 +66,7 @@ async def test_bytes_are_forwarded_both_ways(wire: Wire) -> None:
     talker.writer.write_eof()
     assert await asyncio.wait_for(talker.reader.read(), 5) == b""
     talker.writer.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while wire.ends:
             await asyncio.sleep(0.01)
 
@@ -98,7 +98,7 @@ async def test_cut_connections_are_reset(wire: Wire) -> None:
     wire.cut()
     for each in (frozen, talker):
         with pytest.raises(ConnectionResetError):
-            await asyncio.wait_for(each.reader.readexactly(1), 5)
+            await asyncio.wait_for(each.reader.readexactly(1), 20)
         each.writer.close()
     after = await Talker.at(wire)
     assert await after.says(b"2") == b"2"

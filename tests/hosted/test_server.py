@@ -124,7 +124,7 @@ async def test_what_a_tool_raises_does_not_reach_the_client(served: Front, era: 
 async def test_the_adapter_s_own_ping_finds_a_healthy_server(served: Front) -> None:
     """The probe opens a session here as anywhere, so health and breaker need no exception."""
     watch = served.app.server_parts.monitors["hosted"]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await watch.first.wait()
     assert watch.pulse.reached
     assert watch.pulse.error is None

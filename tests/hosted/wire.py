@@ -116,6 +116,6 @@ async def lasting_server() -> AsyncIterator[tuple[LastingServer, str]]:
     finally:
         server.close()
         with suppress(TimeoutError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while state.connections:
                     await asyncio.sleep(0.01)

@@ -75,7 +75,7 @@ def teller(told: list[str]) -> Callable[..., None]:
 
 async def settled(tokens: ObtainedTokens) -> None:
     """Wait until no request is under way."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while tokens._flights:
             await asyncio.gather(*tokens._flights.values(), return_exceptions=True)
 

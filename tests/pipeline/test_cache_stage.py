@@ -71,7 +71,7 @@ class Upstream:
 
     async def was_asked(self, times: int) -> None:
         """Return when so many requests have come so far."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(self.asked) < times:
                 self.changed.clear()
                 await self.changed.wait()

@@ -53,7 +53,7 @@ class Work:
 
     async def has_begun(self, *names: str) -> None:
         """Return when all of these calls have come so far."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not set(names) <= set(self.begun):
                 self.changed.clear()
                 await self.changed.wait()

@@ -344,7 +344,7 @@ class Filing:
 
 async def all_open(filing: Filing, scope: Scope = ALICE) -> bool:
     """Whether a batch as large as the whole quota is let in at once: nothing holds a place in the queue."""
-    batch = await asyncio.wait_for(filing.registry.begin(scope, "one", None), 1)
+    batch = await asyncio.wait_for(filing.registry.begin(scope, "one", None), 20)
     await batch.discard()
     return True
 

@@ -62,7 +62,7 @@ class Listening:
 
     async def ended(self) -> bool:
         """Wait until the adapter ends the stream."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await self.stream.aborted.wait()
         await self.answer.close()
         return True
@@ -89,6 +89,6 @@ class Replicas:
 
 async def settled(done: Callable[[], object]) -> None:
     """Wait until something is so."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not done():
             await asyncio.sleep(0)

@@ -227,7 +227,7 @@ def events(answer: RelayAnswer) -> Callable[[], Awaitable[Any]]:
 
     async def following() -> Any:
         while b"\n\n" not in rest:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 chunk = await anext(stream, b"")
             if not chunk:
                 return None

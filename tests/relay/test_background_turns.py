@@ -47,6 +47,7 @@ async def test_short_work_is_done_at_once() -> None:
     assert order == ["done", "other"]
 
 
+@pytest.mark.timed
 async def test_what_cannot_be_cut_has_a_turn_of_its_own() -> None:
     """Twenty who come at once take one each, and the loop comes round in between."""
 

@@ -60,7 +60,7 @@ class Heard:
 
     async def until(self, there: Callable[[], bool]) -> None:
         """Wait until what was heard is so."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not there():
                 self.told.clear()
                 await self.told.wait()

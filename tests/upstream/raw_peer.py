@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, always
 
-PATIENCE = 5.0
+PATIENCE = 20.0
 """Seconds after which a test gives up; nothing here takes a tenth of it."""
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

@@ -298,9 +298,9 @@ async def test_a_client_that_goes_cancels_the_handler() -> None:
 
     async with embedded(waits) as host:
         calling = asyncio.create_task(host.call("weather"))
-        await asyncio.wait_for(began.wait(), 5)
+        await asyncio.wait_for(began.wait(), 20)
         calling.cancel()
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), 20)
 
 
 # --- mounting -------------------------------------------------------------------------------------------------

@@ -354,8 +354,8 @@ async def test_a_client_that_goes_cancels_its_call(accept: str) -> None:
         client = api.client()
         async with client:
             await client.send("POST", b"{}", f"{PATH}/one/tools/wait/call", accept=accept)
-            await asyncio.wait_for(waiting.began.wait(), 5)
-        await asyncio.wait_for(waiting.ended.wait(), 5)
+            await asyncio.wait_for(waiting.began.wait(), 20)
+        await asyncio.wait_for(waiting.ended.wait(), 20)
         assert waiting.cancelled == 1
         assert [line["status"] for line in api.lines] == [499]
 

@@ -52,7 +52,7 @@ async def watch(client: RawClient, token: str | None = None) -> None:
 async def pieces(client: RawClient) -> AsyncIterator[tuple[str, Any]]:
     """Events as they come, heartbeats among them, until the stream ends."""
     text = b""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while chunk := await read_chunk(client.reader):
             text += chunk
             *whole, text = text.split(b"\n\n")
@@ -66,7 +66,7 @@ async def pieces(client: RawClient) -> AsyncIterator[tuple[str, Any]]:
 
 async def no_watchers(front: Console) -> None:
     recent = front.recent
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while recent.watchers:
             await asyncio.sleep(0.005)
 

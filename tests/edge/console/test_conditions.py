@@ -91,7 +91,7 @@ async def test_a_server_that_refuses_the_adapter_says_so_in_its_own_words(
         started(RawUpstream(refuse, opening=refuse)) as up,
         opened_console(tmp_path, up, core=core) as front,
     ):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while (await condition(front, OPERATOR))["look"] != "warn":
                 await asyncio.sleep(0.01)
         (note,) = (await condition(front, OPERATOR))["notes"]

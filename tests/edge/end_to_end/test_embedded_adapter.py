@@ -112,7 +112,7 @@ async def test_a_client_that_goes_lets_go_of_the_upstream(upstream: StartUpstrea
         response = await host.session.post(f"{host.url}/mcp", data=call_body(), headers=fields)
         await response.content.readuntil(b"\n\n")
         response.close()
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), 20)
 
 
 async def test_a_stream_that_breaks_off_breaks_off_here(upstream: StartUpstream, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ async def with_tools(exchange: Exchange) -> None:
 
 async def pins_are(store: MemoryStore, count: int) -> None:
     """Wait until there are that many."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while await store.count(PINS) != count:
             await asyncio.sleep(0.01)
 

@@ -25,7 +25,7 @@ async def test_client_that_leaves_while_initializing_leaves_no_upstream_session(
         await up.arrived("GET")
         client.close()
         assert (await up.arrived("DELETE")).head["mcp-session-id"] == "upstream-early"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while front.app.sessions.active:
                 await asyncio.sleep(0)
         assert await front.app.store.count(TABLE) == 0

@@ -44,7 +44,7 @@ async def listening(front: Adapter, session: str | None) -> RawClient:
 
 async def ended(client: RawClient, script: Listened) -> None:
     """Wait until the stream has ended in good order, and the upstream's with it."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert await client.reader.readuntil(b"0\r\n\r\n") == b"0\r\n\r\n"
         await script.closed.wait()
     client.close()

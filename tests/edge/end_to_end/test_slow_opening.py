@@ -50,14 +50,14 @@ def slow_upstream(slow: Slow) -> RawUpstream:
 
 async def left(up: RawUpstream, *sessions: str) -> None:
     """Wait until the upstream has these sessions and no other."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while up.sessions != set(sessions):
             await asyncio.sleep(0.005)
 
 
 async def noticed(front: Adapter, count: int) -> None:
     """Wait until the adapter knows that so many clients have left."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while repr(front.app.background) != f"<BackgroundTasks: {count} running>":
             await asyncio.sleep(0.005)
 
@@ -74,7 +74,7 @@ async def test_session_of_a_client_that_left_is_closed(adapter: StartAdapter) ->
             await up.arrived("initialize")
         await noticed(front, 1)
         waiting = asyncio.create_task(patient.initialize())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while slow.begun < 2:
                 await asyncio.sleep(0.005)
         slow.answer.set()
@@ -120,16 +120,16 @@ async def test_few_late_answers_are_waited_for(adapter: StartAdapter) -> None:
         clients = [await front.client().__aenter__() for _ in range(MOST + 4)]
         for client in clients:
             await client.send("POST", INITIALIZE)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while slow.begun < len(clients):
                 await asyncio.sleep(0.005)
         for client in clients:
             client.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while f": {MOST} active" not in repr(front.app.servers["raw"].upstream):
                 await asyncio.sleep(0.005)
         slow.answer.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(up.calls("DELETE")) < MOST:
                 await asyncio.sleep(0.005)
         assert len(up.sessions) == 4
@@ -138,7 +138,7 @@ async def test_few_late_answers_are_waited_for(adapter: StartAdapter) -> None:
 async def test_stop_does_not_wait_for_late_answers(road: StartRoad) -> None:
     """The adapter ends in time, whatever is still to come."""
 
-    async with asyncio.timeout(3), road(opening=silent) as (up, _, client):
+    async with asyncio.timeout(8), road(opening=silent) as (up, _, client):
         await client.send("POST", INITIALIZE)
         await up.arrived("initialize")
         client.close()

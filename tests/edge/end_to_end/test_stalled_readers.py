@@ -39,7 +39,7 @@ async def serving(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader,
     reader, writer = await asyncio.open_connection(*listener.address)
     writer.write(ASKED)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             yield reader, writer
     finally:
         writer.transport.abort()
@@ -65,7 +65,7 @@ async def test_who_takes_nothing_of_a_stream_is_let_go(in_session: StartRoad) ->
     async with in_session(script, patience=patience) as (_, _, client):
         client.stop_reading()
         await client.send("POST", call_body())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await gone.wait()
 
 

@@ -136,7 +136,7 @@ async def test_streams_without_an_end_are_not_waited_for(stoppable: Stoppable) -
         await legacy.send("GET")
         await modern.send("POST", body, **fields)
         heads = await legacy.head(), await modern.head()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await stop()
         assert await read_body(legacy.reader, heads[0]) == RETRY
         assert error_of((await read_body(modern.reader, heads[1]))[6:])["code"] == -32016
@@ -153,7 +153,7 @@ async def test_call_that_ends_within_the_grace(stoppable: Stoppable) -> None:
         wait.finish.set()
         head = await client.head()
         assert await read_body(client.reader, head) == result(7)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await stopping
 
 
@@ -168,14 +168,14 @@ async def test_client_in_the_middle_of_its_work_is_told(stoppable: Stoppable) ->
         head, body = await client.call(number=7)
         assert (head["connection"], body) == ("close", result(7))
         assert await client.reader.read() == b""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await stopping
 
 
 async def test_idle_connection_is_closed_in_good_order(stoppable: Stoppable) -> None:
     """Its client reads an end, and the stop does not wait for the grace."""
     async with stoppable(grace=60) as (_, client, stop):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await stop()
         assert await client.reader.read() == b""
 
@@ -196,7 +196,7 @@ async def test_requests_that_wait_their_turn_are_answered(stoppable: Stoppable) 
             heads.append(await client.head())
             assert await read_body(client.reader, heads[-1]) == result(7)
         assert [head.get("connection") for head in heads] == [None, "close"]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await stopping
 
 

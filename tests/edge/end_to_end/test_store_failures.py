@@ -68,7 +68,7 @@ async def test_store_that_fails_stops_only_stateful_work(in_session: StartRoad) 
         store.down = False
         client.session = session
         assert (await client.call())[1] == result(1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while (await client.request("GET", path="/healthz"))[0].status != 200:
                 await asyncio.sleep(0.01)
 

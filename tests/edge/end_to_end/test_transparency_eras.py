@@ -95,7 +95,7 @@ async def test_subscription_outlives_silence_and_closes_with_its_client(road: St
         assert await read_chunk(client.reader) == told
         assert await read_chunk(client.reader) == told
         client.close()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(8):
             await closed.wait()
 
 

@@ -34,7 +34,7 @@ async def test_client_that_leaves_ends_the_upstreams_exchange(in_session: StartR
             await asked.wait()
             if begun:
                 await leaves.head()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(8):
             await closed.wait()
         _, body = await stays.call(number=2)
         assert body == result(2)

@@ -162,7 +162,7 @@ async def test_silent_get_stream_shows_its_head_at_once_and_closes_with_its_clie
         assert head.status == 200
         assert head["cache-control"] == "no-cache" and head["x-accel-buffering"] == "no"
         client.close()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(8):
             await closed.wait()
 
 

@@ -407,7 +407,7 @@ async def test_nobody_waits_for_files_while_the_adapter_stops(
 
 
 async def waits(tool: Any, calls: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while f": {calls} calls wait" not in repr(tool):
             await asyncio.sleep(0.01)
 

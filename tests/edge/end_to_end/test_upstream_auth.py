@@ -74,7 +74,7 @@ async def test_one_token_is_asked_for_however_many_call_at_once(
                 return head.status
 
         calls = [asyncio.create_task(call(number)) for number in range(8)]
-        await asyncio.wait_for(tokens.begun.wait(), 5)
+        await asyncio.wait_for(tokens.begun.wait(), 20)
         tokens.go.set()
         assert await asyncio.gather(*calls) == [200] * 8
     (form,) = tokens.forms
@@ -178,7 +178,7 @@ async def test_probe_of_an_upstream_without_tokens_does_not_open_the_breaker(
     settings = {"upstream_ping": {"enabled": True, "interval_seconds": 0.05, "failure_threshold": 1}}
     async with adapter(up, server=auth(tokens), core=settings) as front, front.client() as client:
         monitor = front.app.server_parts.monitors["raw"]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await monitor.first.wait()
         assert monitor.pulse.reached and monitor.pulse.refusal is not None
         _, text = await client.request("POST", INITIALIZE)

@@ -243,7 +243,7 @@ async def test_who_goes_away_in_the_middle_leaves_nothing_open(desk: Desk, scope
         await client.head()
         client.stop_reading()
         assert descriptors() > before
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while descriptors() > before:
             await asyncio.sleep(0)
 

@@ -390,7 +390,7 @@ async def test_a_pause_within_the_last_delimiter_ends_nothing(tmp_path: Path) ->
         for left in range(1, len(FALSE) + 4):
             kept = len(desk.files())
             await client.send("POST", whole[:-left], desk.upload_path(scope), **said)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while sum(file.stat().st_size for file in desk.files()) < (kept + 1) * 2 * MIB:
                     await asyncio.sleep(0.001)
                 await client.send_more(whole[-left:])
@@ -426,10 +426,10 @@ async def test_a_large_upload_that_ends_amid_a_file_leaves_nothing(tmp_path: Pat
         kept = desk.files()
         async with desk.client() as client:
             await client.send("POST", whole[: 2 * MIB], desk.upload_path(scope), **said)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while desk.files() == kept:
                     await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while desk.files() != kept:
                 await asyncio.sleep(0)
 
@@ -476,10 +476,10 @@ async def test_who_goes_away_leaves_nothing(tmp_path: Path) -> None:
         async with desk.client() as client:
             said = {"content_type": FORM, "content_length": str(MIB)}
             await client.send("POST", file_part(b"x" * 300_000)[:-2], path, **said)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while not desk.files():
                     await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while desk.files():
                 await asyncio.sleep(0)
         head, _ = await upload(desk, path, form(file_part(b"x" * MIB)))

@@ -31,7 +31,7 @@ def hurried() -> BodyLimits:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.005)
 

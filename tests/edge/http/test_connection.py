@@ -131,7 +131,7 @@ class Front:
 
     async def talk(self, data: bytes) -> bytes:
         """Everything the server says to ``data`` until it closes."""
-        async with self.connect() as (reader, writer), asyncio.timeout(5):
+        async with self.connect() as (reader, writer), asyncio.timeout(20):
             writer.write(data)
             return await heard(reader)
 

@@ -10,7 +10,7 @@ from adapter.edge.http.listener import Grace
 async def test_it_ends_with_the_tasks() -> None:
     """Nobody waits longer than for what is under way."""
     grace = Grace(60)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await grace.wait([asyncio.create_task(asyncio.sleep(0)) for _ in range(3)])
     assert not grace.over and 0 < grace.left <= 60
 
@@ -19,7 +19,7 @@ async def test_it_ends_when_it_is_over() -> None:
     """One grace for everything: what waits later has what is left."""
     grace = Grace(0.02)
     endless = asyncio.create_task(asyncio.Event().wait())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await grace.wait([endless])
         await grace.wait([endless])
     assert grace.over and not endless.done()
@@ -33,7 +33,7 @@ async def test_it_ends_when_it_is_cut() -> None:
     waiting = asyncio.create_task(grace.wait([endless]))
     await asyncio.sleep(0)
     grace.cut()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await waiting
     assert grace.over and grace.left == 0
     endless.cancel()

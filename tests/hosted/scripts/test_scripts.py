@@ -192,7 +192,7 @@ async def test_a_thread_that_goes_on_is_counted_until_it_ends(scripts: Scripts, 
     free.set()
     assert await called(script, free) == "woke"
     stuck.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while scripts.leftover:
             await asyncio.sleep(0)
 
@@ -207,7 +207,7 @@ async def test_threads_that_never_end_have_a_limit() -> None:
     with pytest.raises(ScriptFailed, match="are still running"):
         await workers.run(lambda: 1)
     stuck.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while workers.leftover:
             await asyncio.sleep(0)
     assert await workers.run(lambda: 1) == 1
@@ -222,7 +222,7 @@ async def test_a_generator_that_was_given_up_takes_no_further_step(scripts: Scri
     with pytest.raises(ScriptTimedOut):
         await called(load(source), (go, steps), 0.5)
     go.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while scripts.leftover:
             await asyncio.sleep(0)
     assert steps == [1, "closed"]
@@ -259,6 +259,6 @@ async def test_ten_thousand_calls_leave_nothing(scripts: Scripts, load: Load, tm
     assert scripts.leftover == 0
     assert len(asyncio.all_tasks()) == tasks
     assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while sum(thread.name == "script" for thread in threading.enumerate()) > 8:
             await asyncio.sleep(0)

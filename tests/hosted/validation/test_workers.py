@@ -158,7 +158,7 @@ async def test_who_leaves_is_not_waited_for() -> None:
         begun = time.monotonic()
         await first
         assert (await asked(some, NAMES, [])).faults == []
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
 
 
 async def test_a_process_that_hangs_is_ended_at_the_deadline() -> None:
@@ -224,7 +224,7 @@ async def test_closing_ends_what_is_under_way() -> None:
         await until(lambda: bool(children()))
         begun = time.monotonic()
         await asyncio.to_thread(some.close)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
         assert (await running).exceeded == FAILED
         with pytest.raises(asyncio.CancelledError):
             await waiting

@@ -56,7 +56,7 @@ class ScriptedIssuer(RawUpstream):
 
     async def reached(self, number: int) -> None:
         """Wait for that many requests to the token endpoint. Raises TimeoutError after five seconds."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while len(self.requests) < number:
                 await asyncio.sleep(0.01)
 

@@ -59,7 +59,7 @@ async def exchanged(ctx, args, next):
 @pytest.mark.parametrize("tool", ["before", "after"])
 async def test_w_middleware_that_never_returns_keeps_no_caller(tmp_path: Path, era: str, tool: str) -> None:
     """Also where it swallows its cancellation: the caller hears that the time is over."""
-    async with behind(Hostile(), tmp_path, SETTINGS, stuck=STUCK) as front, asyncio.timeout(5):
+    async with behind(Hostile(), tmp_path, SETTINGS, stuck=STUCK) as front, asyncio.timeout(20):
         answer = await front.call(tool, version=era)
     assert answer.failure == {"stage": "middleware", "code": -32000, "reason": "timeout"}
     assert answer.text == f"middleware failed for tool {tool}: timed out after 0.2 s"

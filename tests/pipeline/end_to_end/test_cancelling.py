@@ -91,7 +91,7 @@ async def serving(place: Path, busy: Busy) -> AsyncIterator[Living]:
 
 async def until(true: Callable[[], bool]) -> None:
     """Wait until it is so."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not true():
             await asyncio.sleep(0.005)
 
@@ -166,7 +166,7 @@ async def test_v4_who_leaves_while_the_upstream_works_frees_the_place(tmp_path: 
         await busy.began.wait()
         speaker.raw.close()
         await until(lambda: limit(front, "busy").active == 0)
-        await asyncio.wait_for(busy.left.wait(), 5)
+        await asyncio.wait_for(busy.left.wait(), 20)
         busy.go.set()
         assert (await front.call("busy", {"n": 2}, version=version)).data == {"n": 2}
 

@@ -190,7 +190,7 @@ async def test_a_walk_ends_with_its_exchange() -> None:
     stream = pieces(reply)
     assert await anext(stream) == b": working\n\n"
     await reply.close()
-    await asyncio.wait_for(stage.ended.wait(), 5)
+    await asyncio.wait_for(stage.ended.wait(), 20)
     assert stage.seen == [{"x": 1.0}]
 
 

@@ -232,7 +232,7 @@ def sparse(request: UpstreamRequest) -> ScriptedAnswer:
 async def test_capturing_takes_no_longer_than_the_call_may(tmp_path: Path) -> None:
     """The setting is named, the call's result kept, the file gone."""
     limit = CaptureLimit(1 << 40, "artifacts.max_file_bytes", patience=0.2)
-    async with tools(tmp_path, sparse, producing=producing(limit=limit)) as one, asyncio.timeout(5):
+    async with tools(tmp_path, sparse, producing=producing(limit=limit)) as one, asyncio.timeout(20):
         sentence = error_of(await one.call("write", "{}"))
         assert "core.defaults.tool_call_timeout_seconds" in sentence
         assert one.on_disk() == []
@@ -240,7 +240,7 @@ async def test_capturing_takes_no_longer_than_the_call_may(tmp_path: Path) -> No
 
 async def test_capturing_ends_when_the_client_leaves(tmp_path: Path) -> None:
     """The exchange is over at once, and the tool's file gone."""
-    async with tools(tmp_path, sparse) as one, asyncio.timeout(5):
+    async with tools(tmp_path, sparse) as one, asyncio.timeout(20):
         call = asyncio.ensure_future(one.call("write", "{}"))
         while not list(tmp_path.glob("artifacts/*/*/*")):
             await asyncio.sleep(0.01)

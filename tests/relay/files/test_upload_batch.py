@@ -246,7 +246,7 @@ async def test_one_who_leaves_the_queue_lets_the_next_in(let_in: bool) -> None:
         leave()
     leaving.cancel()
     leave()
-    leave_too = await asyncio.wait_for(staying, 1)
+    leave_too = await asyncio.wait_for(staying, 20)
     assert leaving.cancelled()
     leave_too()
     assert repr(admission) == "<UploadQueue: 0 scopes, 0 waiting>"

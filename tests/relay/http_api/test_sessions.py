@@ -119,7 +119,7 @@ class Serving:
 
     async def played(self) -> None:
         """Wait until everything expected has come."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while self.upstream.unplayed:
                 await asyncio.sleep(0)
 
@@ -426,7 +426,7 @@ async def test_cancelling_the_wait_cancels_the_call(streaming: bool) -> None:
     )
     serving = Serving(*opening(), call(2, reply))
     running = asyncio.create_task(serving.sessions.call(ANN, "save", {}))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(serving.upstream.requests) < 3:
             await asyncio.sleep(0)
     serving.upstream.then(Expect("POST", asks("notifications/cancelled")), ScriptedAnswer(202))
@@ -529,7 +529,7 @@ async def test_a_server_that_hangs_holds_up_no_stop() -> None:
     for name in ("ann", "bob"):
         serving.upstream.then(*call(2, answer(2, DONE)))
         await serving.sessions.call(Who(name), "save", {})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await serving.sessions.close(within=0.05)
     assert serving.relaying.sessions.active == 0
     serving.upstream.then(*ENDED)

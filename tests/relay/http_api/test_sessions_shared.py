@@ -111,7 +111,7 @@ class Process:
 
     async def rest(self) -> None:
         """Wait until nothing is done in the background."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while repr(self.relaying.background) != "<BackgroundTasks: 0 running>":
                 await asyncio.sleep(0)
 

@@ -121,7 +121,7 @@ async def test_words_that_were_missed_are_a_reason_to_look(memory: SharedMemory)
     noticed = asyncio.Event()
     one.epoch.on_loss.append(noticed.set)
     running = asyncio.create_task(one.epoch.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while await memory.rows.get(TABLE, KEY) is None:
             await asyncio.sleep(0)
     one.store.down = True
@@ -129,6 +129,6 @@ async def test_words_that_were_missed_are_a_reason_to_look(memory: SharedMemory)
     one.store.unsure()
     one.store.down = False
     one.store.unsure()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(8):
         await noticed.wait()
     running.cancel()

@@ -37,7 +37,7 @@ async def test_last_listener_closes_the_servers_stream(upstream: LiveUpstream, p
             pass
         await settled()
         assert not upstream.streams[0].aborted.is_set()
-    await asyncio.wait_for(upstream.streams[0].aborted.wait(), 5)
+    await asyncio.wait_for(upstream.streams[0].aborted.wait(), 20)
     async with ben.listening() as listener:
         upstream.streams[1].say(news(1))
         assert (await listener())["params"]["n"] == 1
@@ -105,7 +105,7 @@ async def test_sole_listener_that_comes_back_is_resumed_by_the_server() -> None:
     async with ada.listening() as listener:
         upstream.streams[0].say(news(1), "e1")
         last, _ = await listener()
-    await asyncio.wait_for(upstream.streams[0].aborted.wait(), 5)
+    await asyncio.wait_for(upstream.streams[0].aborted.wait(), 20)
     async with ada.listening(last):
         assert header(upstream.requests[-1].headers, "last-event-id") == "e1"
 
@@ -167,7 +167,7 @@ async def test_many_small_events_are_bounded_too(upstream: LiveUpstream, process
     answer = await process.relay.handle(process.ask(b"", slow.session, method="GET"))
     async with quick.listening():
         upstream.streams[0].write(b":\n\n" * 4000)
-        await asyncio.wait_for(upstream.streams[0].aborted.wait(), 5)
+        await asyncio.wait_for(upstream.streams[0].aborted.wait(), 20)
         received = [piece async for piece in pieces(answer)]
         assert sum(map(len, received)) == QUEUE_EVENTS * 3
     await answer.close()

@@ -56,7 +56,7 @@ async def ask(front: Adapter, path: str, **fields: str) -> tuple[int, dict[str, 
 
 async def health_when(front: Adapter, holds: Callable[[dict[str, Any]], bool]) -> tuple[int, dict[str, Any]]:
     """Status and body of the first ``/healthz`` of which ``holds`` is true."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while True:
             status, body = await ask(front, "/healthz")
             if holds(body):
@@ -138,7 +138,7 @@ async def test_hanging_upstream_delays_nobody_else(tmp_path: Path, hanging: str)
             for client in waiting:
                 await client.__aenter__()
                 await client.send("POST", INITIALIZE, path="/hanging")
-            async with asyncio.timeout(2), front.client() as client:
+            async with asyncio.timeout(8), front.client() as client:
                 await client.initialize(path="/raw")
                 for number in range(20):
                     assert (await client.request("POST", call_body(number=number), path="/raw"))[1] == result(

@@ -52,7 +52,7 @@ class Forgetful:
             self.asking += 1
             if self.asking == self.waits_for:
                 self._everybody.set()
-            await asyncio.wait_for(self._everybody.wait(), 5)
+            await asyncio.wait_for(self._everybody.wait(), 20)
             self.opened += 1
             self.alive.add(f"new-{self.opened}")
             return ScriptedReply(opened(f"new-{self.opened}"))

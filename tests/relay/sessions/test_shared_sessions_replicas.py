@@ -23,7 +23,7 @@ async def test_replicas_that_open_at_once_share_one() -> None:
     one, two = (sharing(upstream, memory.replica()) for _ in range(2))
     upstream.opens.clear()
     both = [asyncio.create_task(client(each)) for each in (one, two)]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while upstream.opened < 2:
             await asyncio.sleep(0)
     upstream.opens.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.files.file_arguments import MOST_PROPOSALS, FileArgument, propose
+from tests.cpu_time import at_most
 
 
 def tool(name: str, **properties: Any) -> dict[str, Any]:
@@ -137,8 +137,7 @@ def test_a_hostile_list_costs_little() -> None:
     """The number of proposals, of arguments looked at, and the length of a description that is read are bounded."""
     text = "save " * 1_000_000
     many = {f"path{number}": {**TEXT, "description": text} for number in range(10_000)}
-    began = time.process_time()
-    found = propose([tool("x" * 100_000, **many)] * 1000)
-    assert time.process_time() - began < 2
+    with at_most(2):
+        found = propose([tool("x" * 100_000, **many)] * 1000)
     assert len(found) == MOST_PROPOSALS
     assert len(json.dumps(found[0].reason)) < 200

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
-from time import process_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.text.expressions import LONGEST, Expression, ExpressionInvalid, Glob, GlobInvalid
-from tests.cpu_time import least_cpu
+from tests.cpu_time import at_most, least_cpu
 
 
 def test_an_expression_finds_what_it_says() -> None:
@@ -58,9 +56,8 @@ def test_what_the_engine_cannot_run_is_refused_with_a_reason(source: str, why: s
 def test_what_takes_others_years_takes_a_moment(source: str) -> None:
     """Time is linear in the text."""
     expression = Expression(source)
-    begun = time.process_time()
-    expression.is_all_of("a" * 100_000 + "!")
-    assert time.process_time() - begun < 0.5
+    with at_most(0.5):
+        expression.is_all_of("a" * 100_000 + "!")
 
 
 @given(st.text("abc-()[]|*+?{}0123.^$", max_size=14), st.text("ab0-.", max_size=40))
@@ -147,7 +144,6 @@ def test_v18_what_covers_another_matches_all_of_its_names(one: str, other: str, 
 
 def test_v18_no_match_takes_long() -> None:
     """Whoever writes patterns and names: time is linear in the name."""
-    begun = process_time()
-    assert Glob("**.a.**.a.**.a.**.a.**.b").matches(".".join("a" * 50_000)) is False
-    assert Glob("*a" * 100).matches("a" * 50_000) is True
-    assert process_time() - begun < 1
+    with at_most(1):
+        assert Glob("**.a.**.a.**.a.**.a.**.b").matches(".".join("a" * 50_000)) is False
+        assert Glob("*a" * 100).matches("a" * 50_000) is True

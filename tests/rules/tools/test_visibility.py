@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import unicodedata
 from dataclasses import replace
 from typing import Any
@@ -27,6 +26,7 @@ from adapter.rules.tools.visibility import (
     first_sentence,
     is_disabled,
 )
+from tests.cpu_time import at_most
 
 OFF = Sanitization(mode="off")
 PLAIN = b'{ "name":"x","title":"T", "description":"Says \\"hi\\".\\n","inputSchema":{"title":"S"},"n":1e400}'
@@ -258,10 +258,9 @@ def test_five_hundred_tools_cost_little(descriptions: Descriptions) -> None:
     """All policies, in time that leaves room for a slow machine."""
     policies = Policies(descriptions=descriptions, disabled=Disabled.of(["admin_.*", "delete_all"]))
     definitions = [typical(number) for number in range(500)]
-    began = time.process_time()
-    for number, definition in enumerate(definitions):
-        apply(policies, f"tool_{number}", definition)
-    assert time.process_time() - began < 0.5
+    with at_most(0.5):
+        for number, definition in enumerate(definitions):
+            apply(policies, f"tool_{number}", definition)
 
 
 @pytest.mark.parametrize("unit", ["x", "\u202e", "e\u0301", "\u0301\u0316", "ﷺ", '"', "\x1b", ". "])
@@ -269,9 +268,8 @@ def test_a_description_of_a_megabyte_costs_little(unit: str) -> None:
     """Whatever it is made of."""
     huge = tool(description=unit * (10**6 // len(unit)))
     policies = Policies(shorten=True, wrapped={"x": Wrapped("producer")})
-    began = time.process_time()
-    shaped = apply(policies, "x", huge)
-    assert time.process_time() - began < 5
+    with at_most(5):
+        shaped = apply(policies, "x", huge)
     assert shaped.raw is not None and len(shaped.raw) < 60_000
 
 

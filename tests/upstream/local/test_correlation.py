@@ -20,7 +20,7 @@ from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import LineMessage, messages_of
 
-PATIENCE = 5.0
+PATIENCE = 20.0
 LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}'
 
 

@@ -9,7 +9,7 @@ from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 
-PATIENCE = 5.0
+PATIENCE = 20.0
 
 
 @pytest.fixture

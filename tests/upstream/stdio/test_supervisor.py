@@ -174,7 +174,7 @@ async def test_a_start_that_is_cancelled_while_its_order_waits_is_never_ordered(
     for child, owner in zip(await asyncio.gather(*others), owners, strict=True):
         owner.outgoing.put(b"me")
         assert await owner.line() == b"me of %d" % (child.pid or 0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while len(children_of(link.pid)) != len(owners):
             await asyncio.sleep(0.01)
 
