@@ -1,9 +1,9 @@
 """Offers of uploads: links that take one batch, and the row by which any process knows what becomes of it.
 
 A batch that came by an offer is its owner's in every session: hosts open one for nearly every call. So its scope
-outlives its session while the offer lasts, and handles of its files can name the batch instead of the scope. What a
-program sent into an open session ends with that; what a person sent, or what came later, stays. Such a
-handle is good for the principal that asked for the links; where nobody is known, for whoever has the handle, which
+outlives its session while the offer lasts, and handles of its files can name the batch instead of the scope. It stays
+when the session ends where its owner is known, where a person sent it, or where it came later; what else came into an
+open session ends with that. Such a handle is good for the principal that asked for the links; where nobody is known, for whoever has the handle, which
 nobody can guess: it is told to those who hold the upload's id, and to those who uploaded.
 """
 
@@ -21,7 +21,7 @@ from adapter.errors import LimitReached, StoreUnavailable
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials, UploadQueries
-from adapter.rules.access.principals import Scope
+from adapter.rules.access.principals import ANONYMOUS, Scope
 from adapter.rules.files.upload_offers import (
     TELL_EVERY,
     UploadOffer,
@@ -107,7 +107,8 @@ class UploadOffers(StoreListener):
         batch = batch_of(upload_id)
         assert batch is not None, "just made"
         links = self.credentials.issue(server, scope.id, batch)
-        offer = UploadOffer(server, principal, scope.id, max(links.expires, links.page_expires))
+        expires, is_known = max(links.expires, links.page_expires), principal != ANONYMOUS
+        offer = UploadOffer(server, principal, scope.id, expires, outlives=is_known)
         due = offer.expires + _KEPT
         await self._scopes.keep(scope, due)
         await self._store.put(TABLE, batch, encode_offer(offer), expected=ABSENT, due=due)

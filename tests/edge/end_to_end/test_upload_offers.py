@@ -167,6 +167,25 @@ async def test_one_link_ends_the_other(upstream: StartUpstream, adapter: StartAd
             assert (await host.upload(offer[second]))[0] == 401
 
 
+@pytest.mark.parametrize("link", ["upload_url", "open_in_browser"])
+async def test_files_of_a_known_owner_stay_when_their_session_ends(
+    upstream: StartUpstream, adapter: StartAdapter, link: str
+) -> None:
+    """Whoever sent them: they are the owner's in every session. Where nobody is known, only what a person sent is."""
+    async with upstream(reading) as up:
+        for core, token, stays in ((TOKENS, "ann", True), ({}, None, link == "open_in_browser")):
+            async with adapter(up, server=READER, core=core) as front:
+                host = Host([front], token)
+                async with host.session() as owner:
+                    call = {"name": "raw_get_upload_url", "arguments": {}}
+                    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+                    _, body = await owner.request("POST", orjson.dumps(message), **host.fields)
+                    offer = orjson.loads(body)["result"]["structuredContent"]
+                    assert (await host.upload(offer[link]))[0] == 200
+                    handle = (await host.status(offer["upload_id"]))["upload_handles"][0]
+                assert (await host.read(handle) == "hello") is stays
+
+
 # --- other people's -------------------------------------------------------------------------------------------
 
 
