@@ -24,7 +24,7 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 CEILINGS = {
     "lines with code in adapter/": 66_378,
     "modules": 515,
-    "lines with code in tests/": 99_532,
+    "lines with code in tests/": 99_540,
     "settings": 370,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,

@@ -3,8 +3,9 @@
 A batch that came by an offer is its owner's in every session: hosts open one for nearly every call. So its scope
 outlives its session while the offer lasts, and handles of its files can name the batch instead of the scope. It stays
 when the session ends where its owner is known, where a person sent it, or where it came later; what else came into an
-open session ends with that. Such a handle is good for the principal that asked for the links; where nobody is known, for whoever has the handle, which
-nobody can guess: it is told to those who hold the upload's id, and to those who uploaded.
+open session ends with that. Such a handle is good for the principal that asked for the links; where nobody is known,
+for whoever has the handle, which nobody can guess: it is told to those who hold the upload's id, and to those who
+uploaded.
 """
 
 from __future__ import annotations
