@@ -22,7 +22,7 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 66_378,
+    "lines with code in adapter/": 66_379,
     "modules": 515,
     "lines with code in tests/": 99_540,
     "settings": 370,

@@ -108,8 +108,8 @@ class UploadOffers(StoreListener):
         batch = batch_of(upload_id)
         assert batch is not None, "just made"
         links = self.credentials.issue(server, scope.id, batch)
-        expires, is_known = max(links.expires, links.page_expires), principal != ANONYMOUS
-        offer = UploadOffer(server, principal, scope.id, expires, outlives=is_known)
+        expires = max(links.expires, links.page_expires)
+        offer = UploadOffer(server, principal, scope.id, expires, outlives=principal != ANONYMOUS)
         due = offer.expires + _KEPT
         await self._scopes.keep(scope, due)
         await self._store.put(TABLE, batch, encode_offer(offer), expected=ABSENT, due=due)
