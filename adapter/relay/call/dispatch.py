@@ -23,13 +23,17 @@ from adapter.relay.replies import read_body
 from adapter.relay.server import REFUSED, caller_refusal
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.relay.sessions.upstream_sessions import UpstreamSessions
-from adapter.wire.envelope import Batch, Envelope, Kind
+from adapter.wire.envelope import Batch, Envelope, Kind, parse
 from adapter.wire.eras import LEGACY, MODERN
 
 CLOSE_SECONDS = 10.0
 """Seconds that a session's end may take at the upstream, where any request may take that long. The cleanup closes what
 could not be closed by then.
 """
+
+_EMPTY = {"jsonrpc": "2.0", "method": "notifications/initialized", "params": {}}
+_SHORT = 100
+"""Bytes of the notification that some SDKs write, with spaces or without."""
 
 BATCH_VERSION = "2025-03-26"
 """The one protocol version that has JSON-RPC batches."""
@@ -147,7 +151,7 @@ class Relay:
             if envelope.kind is Kind.RESPONSE and session.asleep:
                 # It answers a request of an upstream session that is no more.
                 return ClientResponse(202, [], b"")
-            if envelope.method == "notifications/initialized" and b'"params"' in envelope.body:
+            if envelope.method == "notifications/initialized" and _says_more(envelope.body):
                 await self._remember_initialized(session, envelope.body)
             if gates := ask.server.stages.gates.get(envelope.method):
                 await self.call_gate.admitted(ask, session, envelope, gates)
@@ -194,6 +198,11 @@ class Relay:
         if reply is None or not closed or reply.status == 404:
             return ClientResponse(200, [], b"")
         return ClientResponse(reply.status, ask.server.rules.answer_headers.to_client(reply.headers), body)
+
+
+def _says_more(initialized: bytes) -> bool:
+    """Tell whether a client's notification has to be kept for renewals, which send one without params."""
+    return b'"params"' in initialized and (len(initialized) > _SHORT or parse(initialized) != _EMPTY)
 
 
 def _note_refusal(ask: ClientRequest, answer: ClientResponse, session: Session | None) -> None:

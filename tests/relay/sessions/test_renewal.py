@@ -193,6 +193,16 @@ async def test_a_session_that_is_lost_twice_is_told_under_the_request_s_id() -> 
     assert upstream.unplayed == []
 
 
+async def test_a_notification_with_empty_params_is_not_kept() -> None:
+    """The adapter's own says as much when the session is opened again, so the session's row stays as it is."""
+    shop = Shop(*SHOP)
+    said = b'{"jsonrpc":"2.0","method":"notifications/initialized","params":%b}'
+    for params, version in ((b"{}", 1), (b'{"_meta":{"by":"client"}}', 2)):
+        relaying, _ = await opened_without_a_guard(shop, INITIALIZE, said % params)
+        (row,) = await relaying.store.scan("sessions")
+        assert row.version == version
+
+
 # --- sent again -----------------------------------------------------------------------------------------------
 
 
