@@ -172,9 +172,12 @@ class Baselines:
         if accepted is not None or self.cache.pin(scope.id) is not None:
             return await self.pin_of(scope.id) or new
         await self.pins.keep(self.server, now)
-        # Asked together they cost the store one turn, and an operator rarely accepts in this very moment.
         key, doubts = ScopeKey(self.server, scope.id), self.cache.doubts
-        accepted, is_first = await asyncio.gather(self._look_up(), self.pins.add(key, new, scope.owner))
+        if self.pins.shared or self._accepting.locked():
+            # Asked together they cost the store one turn, and an operator rarely accepts in this very moment.
+            accepted, is_first = await asyncio.gather(self._look_up(), self.pins.add(key, new, scope.owner))
+        else:
+            is_first = await self.pins.add(key, new, scope.owner)
         if not is_first:
             # Another replica was faster, or another call of the same scope.
             return await self.pin_of(scope.id) or new

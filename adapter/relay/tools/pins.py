@@ -102,10 +102,13 @@ class ScopeKey(NamedTuple):
 
 
 class Pins:
-    """The pins of all servers. ``clock`` gives Unix time. Every method raises StoreUnavailable."""
+    """The pins of all servers. ``clock`` gives Unix time. Every method raises StoreUnavailable. ``shared``: other
+    processes may write them too.
+    """
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
+        self.shared = store.shared
         self._clock = clock
         self._catalogues = Catalogues(store, clock)
         self.drift = DriftMemory(store)

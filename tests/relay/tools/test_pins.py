@@ -161,9 +161,15 @@ async def test_pins_of_scopes_that_are_gone_are_tidied_away() -> None:
     assert [row.key for row in await store.scan(PINS)] == ["two/a", "two/b", "two/c"]
 
 
+class SharedStore(MemoryStore):
+    """A store that other processes write too."""
+
+    shared = True
+
+
 async def test_word_of_an_operator_holds_in_the_moment_it_is_said() -> None:
     """A scope that begins before this process has heard of it starts from it, and has no pin of its own."""
-    store, clock = MemoryStore(), Clock()
+    store, clock = SharedStore(), Clock()
     running, operator = process(store, clock), process(store, clock)
     old, new = catalogue("click"), catalogue("click", "shoot")
     assert await running.pin_of(SCOPE.id) is None
