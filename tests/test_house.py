@@ -22,9 +22,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 66_379,
+    "lines with code in adapter/": 66_387,
     "modules": 515,
-    "lines with code in tests/": 99_540,
+    "lines with code in tests/": 99_549,
     "settings": 370,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,
