@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from adapter.settings.root import Settings
@@ -29,19 +30,36 @@ def address_problems(settings: Settings) -> Iterator[Problem]:
         yield from _grant_pages(settings)
 
 
+class _ClientPath(NamedTuple):
+    """A path at which clients speak MCP, its ``place`` in the file, and its owner in words."""
+
+    place: str
+    path: str
+    owner: str
+
+
+def _client_paths(settings: Settings) -> Iterator[_ClientPath]:
+    for index, server in enumerate(settings.servers):
+        place = f"servers[{index}].mount_path"
+        yield _ClientPath(place, server.mount_path, f"the mount_path of {server.id}")
+    for index, mount in enumerate(settings.mounts):
+        yield _ClientPath(f"mounts[{index}].path", mount.path, f"the path of the mount {mount.id}")
+
+
 def _mounts(settings: Settings) -> Iterator[Problem]:
     upload = settings.core.upload_path
     if upload in _OWN:
         yield Problem("core.upload_path", f"{upload} is a route of the adapter itself")
-    first: dict[str, int] = {}
-    for index, server in enumerate(settings.servers):
-        place, mount = f"servers[{index}].mount_path", server.mount_path
+    first: dict[str, _ClientPath] = {}
+    for path in _client_paths(settings):
+        place, mount = path.place, path.path
         if mount in HEALTH_ROUTES or any(_within(mount, route) for route in ROUTES_OF_TREES):
             yield Problem(place, f"{mount} is a route of the adapter itself")
         elif _within(mount, upload):
             yield Problem(place, f"{mount} is below core.upload_path, which is {upload}")
-        if (other := first.setdefault(mount, index)) != index:
-            yield Problem(place, f"{mount} is already the mount_path of servers[{other}]")
+        if (other := first.setdefault(mount, path)) != path:
+            section, _, key = other.place.rpartition(".")
+            yield Problem(place, f"{mount} is already the {key} of {section}")
 
 
 def _console(settings: Settings) -> Iterator[Problem]:
@@ -63,11 +81,10 @@ def _console(settings: Settings) -> Iterator[Problem]:
         yield Problem("console.enabled", sentence)
     taken = _OWN | {settings.core.upload_path: "core.upload_path"}
     yield from _not_free("console.path", console.path, taken)
-    for server in settings.servers:
+    for mount in _client_paths(settings):
         # The console may be below a mount: whoever asks for it means the longer path.
-        if _within(server.mount_path, console.path):
-            sentence = f"{console.path} is not free: {server.mount_path} is the mount_path of {server.id}"
-            yield Problem("console.path", sentence)
+        if _within(mount.path, console.path):
+            yield Problem("console.path", f"{console.path} is not free: {mount.path} is {mount.owner}")
 
 
 def _metrics(settings: Settings) -> Iterator[Problem]:
@@ -88,10 +105,9 @@ def _metrics(settings: Settings) -> Iterator[Problem]:
     if settings.console.enabled:
         taken[settings.console.path] = "console.path"
     yield from _not_free("telemetry.prometheus.path", prometheus.path, taken)
-    for server in settings.servers:
-        if server.mount_path == prometheus.path:
-            sentence = f"{prometheus.path} is not free: it is the mount_path of {server.id}"
-            yield Problem("telemetry.prometheus.path", sentence)
+    for mount in _client_paths(settings):
+        if mount.path == prometheus.path:
+            yield Problem("telemetry.prometheus.path", f"{prometheus.path} is not free: it is {mount.owner}")
 
 
 def _not_free(place: str, path: str, taken: Mapping[str, str]) -> Iterator[Problem]:
@@ -107,9 +123,7 @@ def _within(path: str, route: str) -> bool:
 
 def _grant_pages(settings: Settings) -> Iterator[Problem]:
     """Conflicts with the pages on which people authorize the adapter."""
-    paths = {
-        f"servers[{index}].mount_path": server.mount_path for index, server in enumerate(settings.servers)
-    }
+    paths = {mount.place: mount.path for mount in _client_paths(settings)}
     paths |= {"core.upload_path": settings.core.upload_path, "console.path": settings.console.path}
     for place, path in paths.items():
         if _within(path, GRANTS_ROUTE):

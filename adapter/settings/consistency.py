@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from adapter.settings.addresses import address_problems
 from adapter.settings.console import console_issuer
+from adapter.settings.mounts import mount_problems
 from adapter.settings.pipeline import PresenterSettings
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem
@@ -31,6 +32,7 @@ def inconsistencies(settings: Settings) -> Iterator[Problem]:
     for index, first in _repeated(server.id.lower() for server in settings.servers):
         sentence = f"{settings.servers[index].id} is already the id of servers[{first}]"
         yield Problem(f"servers[{index}].id", sentence)
+    yield from mount_problems(settings.mounts, settings.servers)
     yield from address_problems(settings)
     for index, server in enumerate(settings.servers):
         yield from _upstream_gaps(server, f"servers[{index}]")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from adapter.settings.console import Console
 from adapter.settings.core import Core, Errors
+from adapter.settings.mounts import MountSettings
 from adapter.settings.pipeline import ConnectorSettings, ContextSettings, PresenterSettings
 from adapter.settings.section import Problem, traced
 from adapter.settings.servers.policies import (
@@ -51,6 +52,9 @@ class Settings(BaseModel):
     console: Console = Field(default_factory=Console)
     servers: list[ServerSettings] = Field(
         default_factory=list, description="The MCP servers; at least one is required."
+    )
+    mounts: list[MountSettings] = Field(
+        default_factory=list, description="Merged mounts: several servers at one address."
     )
 
     _directory: Path = PrivateAttr(default=Path())
@@ -146,6 +150,11 @@ class Settings(BaseModel):
         return bool(anywhere) or any(
             server.upstream.kind.needs is None or server.stages for server in self.servers
         )
+
+    def members_of(self, mount: MountSettings) -> list[ServerSettings]:
+        """The servers of a merged mount, in its order."""
+        by_id = {server.id: server for server in self.servers}
+        return list(self.servers) if mount.has_all else [by_id[server] for server in mount.servers]
 
     def ping_for(self, server: ServerSettings) -> UpstreamPing:
         """``core.upstream_ping`` with the overrides of this server."""

@@ -242,6 +242,15 @@ def _scheme(value: object) -> object:
     return text
 
 
+def _id(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if re.fullmatch(r"[a-z0-9][a-z0-9_-]*", text, re.IGNORECASE) is None:
+        raise ValueError("must begin with a letter or digit and contain only letters, digits, _ and -")
+    return text
+
+
 def _header_name(value: object) -> object:
     if isinstance(value, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", value.strip()) is None:
         raise ValueError("must be the name of an HTTP header")
@@ -262,6 +271,7 @@ Text = Annotated[str, Field(min_length=1), Spelled("text")]
 OptionalText = Annotated[str | None, BeforeValidator(_blank_is_null), Spelled("text or null")]
 BlankIsNull = BeforeValidator(_blank_is_null)
 TextList = Annotated[list[str], BeforeValidator(_listed), Spelled("list of text")]
+Id = Annotated[str, BeforeValidator(_id), Spelled("text")]
 HeaderName = Annotated[str, BeforeValidator(_header_name), Spelled("header name")]
 HeaderNames = Annotated[list[HeaderName], BeforeValidator(_listed), Spelled("list of header names")]
 Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(_network), Spelled("network")]

@@ -15,6 +15,7 @@ from adapter.settings.section import (
     Count,
     HeaderNames,
     HttpUrl,
+    Id,
     OffWord,
     OnWord,
     OptionalText,
@@ -213,7 +214,7 @@ class HostSettings(Section):
 class ServerSettings(Section):
     """One MCP server and its mount."""
 
-    id: str = Field(description="Unique name of the server: letters, digits, `_` and `-`.")
+    id: Id = Field(description="Unique name of the server: letters, digits, `_` and `-`.")
     mount_path: UrlPath = Field(
         default="",
         description="Unique path at which clients reach this server.",
@@ -231,6 +232,11 @@ class ServerSettings(Section):
     errors: StageErrors = Field(default_factory=StageErrors)
     adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
     hosts: HostSettings = Field(default_factory=HostSettings)
+    in_mounts: bool = Field(
+        default=False,
+        description="Allow the server in merged mounts (`mounts[]`) although it gets the credentials or headers of "
+        "the client, which the client then sends for all servers of the mount.",
+    )
     access: AccessEntries = Field(
         default=None,
         description="Rules for who may see and use which tools, resources and prompts ([policies](policies.md)); null "
@@ -267,13 +273,6 @@ class ServerSettings(Section):
         if isinstance(data, dict) and data.get("mount_path") is None and isinstance(data.get("id"), str):
             return {**data, "mount_path": f"/mcp/{data['id'].strip()}"}
         return data
-
-    @field_validator("id")
-    @classmethod
-    def _is_a_name(cls, value: str) -> str:
-        if re.fullmatch(r"[a-z0-9][a-z0-9_-]*", value.strip(), re.IGNORECASE) is None:
-            raise ValueError("must begin with a letter or digit and contain only letters, digits, _ and -")
-        return value.strip()
 
     @property
     def shortens(self) -> bool:

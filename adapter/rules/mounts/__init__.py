@@ -1,0 +1,1 @@
+"""Merged mounts: several servers at one address. ``names`` says who owns a name there."""
