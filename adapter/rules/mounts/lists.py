@@ -1,0 +1,129 @@
+"""The lists of a merged mount: the entries of all servers, in which only names and URIs are changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from adapter.rules.mounts.names import NameTable
+from adapter.rules.mounts.uris import UriTable
+from adapter.wire.envelope import dump, parse
+from adapter.wire.piecewise import Piecewise, one_piece
+from adapter.wire.spans import Edit, Replace, edit
+
+MISSING = "mcp-file-adapter/missing"
+"""The member of a list's ``_meta`` that names the servers of which it may not be whole, each with a reason."""
+
+
+_LINK = b"resourceUri"
+
+
+class EntryKind(NamedTuple):
+    """One kind of entries: the method that lists it, the member of the result with the list, and that of an entry."""
+
+    method: str
+    key: str
+    name: str
+
+
+TOOLS = EntryKind("tools/list", "tools", "name")
+PROMPTS = EntryKind("prompts/list", "prompts", "name")
+RESOURCES = EntryKind("resources/list", "resources", "uri")
+TEMPLATES = EntryKind("resources/templates/list", "resourceTemplates", "uriTemplate")
+KINDS: Mapping[str, EntryKind] = {kind.method: kind for kind in (TOOLS, PROMPTS, RESOURCES, TEMPLATES)}
+
+
+class ServerList(NamedTuple):
+    """The entries of one server as they came, each with its name or URI. ``links``: one of them may link to another
+    resource.
+    """
+
+    server: str
+    entries: tuple[tuple[str, bytes], ...]
+    links: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The names or URIs of all entries."""
+        return [name for name, _ in self.entries]
+
+
+def read_entries(server: str, kind: EntryKind, items: Iterable[bytes]) -> Piecewise[ServerList]:
+    """The entries that have a name; others cannot be used."""
+    found = []
+    for item in items:
+        name = (yield from one_piece(partial(parse, item), len(item))).get(kind.name)
+        if isinstance(name, str):
+            found.append((name, item))
+        yield None
+    return ServerList(server, tuple(found), any(_LINK in item for _, item in found))
+
+
+Change = Callable[[str, str, bytes], bytes | None]
+"""Gives the entry of a server, with its name there, as clients see it; None where they do not."""
+
+
+def change_of(kind: EntryKind, names: NameTable | None, uris: UriTable) -> Change:
+    """The change that entries of this kind need. ``names`` are those of tools or prompts."""
+    if kind in (TOOLS, PROMPTS):
+        assert names is not None, "tools and prompts have names"
+        return partial(_renamed, names, uris)
+    show = uris.shown if kind is RESOURCES else uris.shown_template
+    return partial(_told_apart, kind.name, show)
+
+
+def _renamed(names: NameTable, uris: UriTable, server: str, name: str, entry: bytes) -> bytes | None:
+    shown = names.shown(server, name)
+    if shown is None:
+        return None
+    edits: list[Edit] = [] if shown == name else [Replace(("name",), dump(shown))]
+    if _LINK in entry:
+        edits += uris.edits_of_links(server, parse(entry))
+    return edit(entry, edits) if edits else entry
+
+
+def _told_apart(member: str, show: Callable[[str, str], str], server: str, uri: str, entry: bytes) -> bytes:
+    shown = show(server, uri)
+    return entry if shown == uri else edit(entry, [Replace((member,), dump(shown))])
+
+
+def merged(
+    lists: Sequence[ServerList], change: Change, once: frozenset[str] = frozenset()
+) -> Piecewise[bytes]:
+    """The JSON array of all entries. Of the names ``once``, which are the adapter's own and the same for each server,
+    only the first is there.
+    """
+    texts = []
+    seen: set[str] = set()
+    for each in lists:
+        for name, entry in each.entries:
+            if name in once and name in seen:
+                continue
+            seen.add(name)
+            changed = yield from one_piece(partial(change, each.server, name, entry), len(entry))
+            if changed is not None:
+                texts.append(changed)
+            yield None
+    return b"[" + b",".join(texts) + b"]"
+
+
+def asks_for_page(body: bytes) -> bool:
+    """Tell whether a request for a list has a cursor."""
+    if b"cursor" not in body and b"\\u" not in body:
+        return False
+    params = parse(body).get("params")
+    return isinstance(params, dict) and params.get("cursor") is not None
+
+
+def list_response(
+    id_bytes: bytes, key: str, array: bytes, missing: Mapping[str, str], *, modern: bool
+) -> bytes:
+    """The response to a request for a list; a modern one is for its caller alone."""
+    rest: dict[str, Any] = {}
+    if modern:
+        rest |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    if missing:
+        rest["_meta"] = {MISSING: dict(missing)}
+    members = b"," + dump(rest)[1:-1] if rest else b""
+    return b'{"jsonrpc":"2.0","id":%b,"result":{%b:%b%b}}' % (id_bytes, dump(key), array, members)
