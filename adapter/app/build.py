@@ -118,6 +118,11 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
     app.server_parts = build_servers(upstreams, app.tools.tables(tables))
     app.tools.servers.update(app.servers)
     build_relay(app, None if metering is None else metering.operations)
+    if settings.mounts:
+        # Late: most adapters have an address for each server.
+        from adapter.app.mounts import build_mounts
+
+        app.merged = build_mounts(app)
     if metering is not None:
         metering.observe_files(app.files, settings)
 

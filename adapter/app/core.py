@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from adapter import log
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.http_api.recent_exchanges import Recent
     from adapter.relay.http_api.shared_exchanges import SharedExchanges
+    from adapter.relay.mounts.merged import MergedMount
     from adapter.telemetry import Telemetry
 
 
@@ -37,9 +38,10 @@ class Core(Base):
     """Each part is set once, when it is built. ``cleanup`` works through all of them from time to time.
 
     What has a default is None where the settings do not ask for it: ``replicas`` where no other process uses the state
-    store, ``grants`` where no upstream needs the authorization of people, ``sign_in`` where nobody signs in to the
-    console. Exchanges are recorded by ``calls`` (the access log), ``recent`` (those that the console shows),
-    ``shared_exchanges`` (those of other processes) and ``trail``, which writes to ``audit``.
+    store, ``grants`` where no upstream needs the authorization of people, ``sign_in``
+    where nobody signs in to the console. Exchanges are recorded by ``calls`` (the access log), ``recent``
+    (those that the console shows), ``shared_exchanges`` (those of other processes) and ``trail``, which writes to
+    ``audit``.
     """
 
     telemetry: Telemetry | None = None
@@ -58,6 +60,7 @@ class Core(Base):
     server_parts: Servers
     deferred: DeferredAnswers
     relay: Exchanges
+    merged: Sequence[MergedMount] = ()
 
     guard: Guard
     bases: Bases

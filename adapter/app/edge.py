@@ -74,10 +74,12 @@ def build_front(app: Core) -> Front:
         spans=app.server_spans(),
         grants=None if grants is None else grants.answers(app.session_parts),
     )
+    endpoint.merged = {each.mount.id: each for each in app.merged}
+    served = [*app.servers.values(), *(each.mount for each in app.merged)]
     recorded = app.calls is not None or app.recent is not None
     return Front(
         endpoint,
-        mounts={server.mount: server for server in app.servers.values()},
+        mounts={server.mount: server for server in served},
         routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
         guard=app.guard,
         log=app.log,
@@ -88,7 +90,8 @@ def build_front(app: Core) -> Front:
 
 def _places(settings: Settings) -> list[tuple[str, str]]:
     """What is served, by the names that the landing page shows, with its path."""
-    places = [(f"server {server.id}", server.mount_path) for server in settings.servers]
+    places = [(f"servers of {mount.id}", mount.path) for mount in settings.mounts]
+    places += [(f"server {server.id}", server.mount_path) for server in settings.servers]
     takers = [
         server
         for server in settings.servers
@@ -131,6 +134,7 @@ def _resources(settings: Settings) -> Mapping[str, ProtectedResource]:
     oauth, base = settings.core.auth.oauth, settings.core.public_base_url
     assert oauth is not None and base is not None, "settings refuse one without the other"
     paths = {server.id: server.mount_path for server in settings.servers}
+    paths |= {mount.id: mount.path for mount in settings.mounts}
     if settings.console.enabled:
         paths[CONSOLE] = settings.console.path
     scopes = dict.fromkeys(scope for issuer in oauth.issuers for scope in issuer.required_scopes)

@@ -67,6 +67,7 @@ class ClientRequest:
     ``sent``, where there is one, is called once the message is on its way for good, as is ``let_go``.
     ``scope`` is that of the pins by which the guard judges its calls, None where it judges none. ``listens``: see
     UpstreamRequest. ``renews``: a 404 says that the upstream has lost the session, and not that it lacks the stream.
+    ``opens`` is the id of the session that an ``initialize`` opens, None for a random one.
     """
 
     server: Server
@@ -83,6 +84,7 @@ class ClientRequest:
     sent: Callable[[], None] | None = field(default=None, init=False)
     listens: bool = field(default=True, init=False)
     renews: bool = field(default=True, init=False)
+    opens: str | None = field(default=None, init=False)
 
     def with_message(
         self, envelope: Envelope | Batch, body: bytes, headers: list[tuple[str, str]]

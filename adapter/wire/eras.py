@@ -28,6 +28,7 @@ MODERN: Final = Era.MODERN
 """The same under shorter names: in Python 3.11, to read a member of an Enum takes longer than a function call."""
 
 MODERN_VERSIONS = ("2026-07-28",)
+LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 _VERSION = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MODERN_ONLY = frozenset({"server/discover", "subscriptions/listen"})

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -85,7 +85,8 @@ class InboundRequest:
 @dataclass(slots=True)
 class Endpoint:
     """Serves every mount within the limits of ``core``. With ``spans`` every message is recorded. ``grants`` answers
-    callers who have to authorize the adapter at an upstream first.
+    callers who have to authorize the adapter at an upstream first. ``merged`` are the merged mounts, by the ids of
+    their servers: they stand before the relay.
     """
 
     relay: Exchanges
@@ -98,6 +99,7 @@ class Endpoint:
     stopping: bool = field(default=False, init=False)
     """Exchanges that are cancelled from now on are cut by the adapter, and are told so."""
     ingress: Ingress = field(init=False)
+    merged: Mapping[str, Exchanges] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.ingress = Ingress(self.core.max_request_bytes)
@@ -114,7 +116,7 @@ class Endpoint:
             ask = await self._ask(request, server, visit)
             if spans is not None and visit.envelope is not None:
                 span = spans.begin(request.headers, server.id, visit.envelope)
-            answer = await self.relay.handle(ask)
+            answer = await self.merged.get(server.id, self.relay).handle(ask)
             fields = _fields_of(answer, extra)
             if isinstance(answer.body, bytes):
                 request.reply.send(answer.status, fields, answer.body)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from adapter.errors import AdapterError, LimitReached, UpstreamBroken
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.port import ABSENT
-from adapter.upstream.port import UpstreamReply
 from adapter.wire.ambiguity import may_hold
 from adapter.wire.envelope import Envelope, Kind, failure, parse, read_envelope
 
@@ -103,6 +103,13 @@ STALE = -1
 """The epoch of a session whose row another process has changed."""
 
 
+class HeldStream(Protocol):
+    """A stream that ends with its session."""
+
+    def abort(self) -> None:
+        """End it; idempotent."""
+
+
 @dataclass(slots=True, weakref_slot=True)
 class Session:
     """A session as far as the hot path needs it. The record in the store has the rest. Times are Unix seconds.
@@ -139,7 +146,7 @@ class Session:
     over: bool = field(default=False, init=False)
     opening_streams: int = field(default=0, init=False)
     # Most sessions hold none, and there may be very many of those.
-    streams: set[UpstreamReply] | None = field(default=None, init=False, repr=False)
+    streams: set[HeldStream] | None = field(default=None, init=False, repr=False)
 
     def __repr__(self) -> str:
         return f"<Session {self.key[:8]} of {self.server!r}: {self.in_flight} in flight>"
@@ -163,13 +170,13 @@ class Session:
         self.asleep = record.state is SessionState.IDLE
         return is_renewed
 
-    def hold(self, stream: UpstreamReply) -> None:
+    def hold(self, stream: HeldStream) -> None:
         """Have a stream end with the session."""
         if self.streams is None:
             self.streams = set()
         self.streams.add(stream)
 
-    def release(self, stream: UpstreamReply) -> None:
+    def release(self, stream: HeldStream) -> None:
         """Let go of a stream that has ended by itself."""
         if self.streams is not None:
             self.streams.discard(stream)
@@ -182,7 +189,7 @@ class Session:
             _end(streams)
 
 
-def _end(streams: list[UpstreamReply]) -> None:
+def _end(streams: list[HeldStream]) -> None:
     """End some streams, and the others when everybody else had a turn: each wakes who reads it."""
     for _ in range(min(AT_ONCE, len(streams))):
         streams.pop().abort()

@@ -100,13 +100,13 @@ class Sessions:
     # --- opening ----------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def place(self, slots: SessionSlots) -> AsyncIterator[SessionPlace]:
-        """Hold the place of a session that is about to be opened. Unless it was created the place is given back;
-        where the store fails, the cleanup finds the slot.
+    async def place(self, slots: SessionSlots, session_id: str | None = None) -> AsyncIterator[SessionPlace]:
+        """Hold the place of a session that is about to be opened, under that id if there is one. Unless it was created
+        the place is given back; where the store fails, the cleanup finds the slot.
 
         Raises LimitReached, StoreUnavailable.
         """
-        session_id = session_id_from(os.urandom(32))
+        session_id = session_id or session_id_from(os.urandom(32))
         key = session_key(session_id)
         place = SessionPlace(session_id, await slots.take(key))
         try:
@@ -116,12 +116,18 @@ class Sessions:
                 with contextlib.suppress(StoreUnavailable):
                     await slots.give_back(key, place.slot)
 
-    async def create(self, record: SessionRecord, place: SessionPlace | None = None) -> str:
-        """Write a new session down and return the id that the client is to use: 256 random bits.
+    async def create(
+        self, record: SessionRecord, place: SessionPlace | None = None, session_id: str | None = None
+    ) -> str:
+        """Write a new session down and return the id that the client is to use: 256 random bits, if none is given.
 
-        Raises StoreUnavailable, and LimitReached for a place that it took too long to use.
+        Raises StoreUnavailable, LimitReached for a place that it took too long to use, and Conflict where the session
+        of a given id is there.
         """
-        session_id = session_id_from(os.urandom(32)) if place is None else place.session_id
+        if place is not None:
+            session_id = place.session_id
+        elif session_id is None:
+            session_id = session_id_from(os.urandom(32))
         key = session_key(session_id)
         if place is not None and self.slots is not None:
             place.slot = await self.slots.keep(key, place.slot)

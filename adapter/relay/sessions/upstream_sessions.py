@@ -86,7 +86,7 @@ class UpstreamSessions:
         slots = self.sessions.slots
         if slots is None:
             return await self._initialize(ask, envelope)
-        async with self.sessions.place(slots) as place:
+        async with self.sessions.place(slots, ask.opens) as place:
             return await self._initialize(ask, envelope, place)
 
     async def _initialize(
@@ -127,7 +127,8 @@ class UpstreamSessions:
                     self.sessions.clock(),
                 )
                 ask.server.issues_ids = upstream_session is not None
-                headers = shared.followed_by(("Mcp-Session-Id", await self.sessions.create(record, place)))
+                session_id = await self.sessions.create(record, place, ask.opens)
+                headers = shared.followed_by(("Mcp-Session-Id", session_id))
                 if self.sessions.on_event is not None:
                     self.sessions.on_event(record.server, "created")
                 await self.principal_sessions.remember(record)

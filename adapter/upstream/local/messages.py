@@ -16,8 +16,6 @@ from adapter.wire.eras import Era
 
 JSON = SharedFields([("Content-Type", "application/json")])
 
-LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-
 INVALID_REQUEST = -32600
 INTERNAL_ERROR = -32603
 UNSUPPORTED_VERSION = -32022

@@ -1,0 +1,338 @@
+"""The entrance of a merged mount: each request goes to the relay of the server that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapter.errors import BadJson, BadRequest, SessionMissing, SessionUnknown
+from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, Exchanges, both
+from adapter.relay.mounts.asks import message_to, with_version
+from adapter.relay.mounts.events import told_apart
+from adapter.relay.mounts.lists import KEYS, MemberLists, response_of
+from adapter.relay.mounts.sessions import MountSession, MountSessions, NotOpened
+from adapter.relay.mounts.streams import open_stream, subscribed
+from adapter.relay.server import Server
+from adapter.relay.sessions.upstream_sessions import LISTEN
+from adapter.rules.mounts.member_ids import member_id, member_of, upward
+from adapter.wire.envelope import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    Batch,
+    Envelope,
+    Kind,
+    dump,
+    error_response,
+    parse,
+    read_envelope,
+)
+from adapter.wire.eras import LEGACY, LEGACY_VERSIONS, MODERN, MODERN_VERSIONS
+from adapter.wire.shared_ids import CANCELLED, PROGRESS, about, named, with_id
+from adapter.wire.spans import Replace, edit
+
+CAPABILITIES: Mapping[str, Any] = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "completions": {},
+    "logging": {},
+}
+"""Of every mount: a list that no server has is empty."""
+
+RESOURCE_NOT_FOUND = -32002
+SET_LEVEL = "logging/setLevel"
+LISTS_OF = {"tools/call": "tools/list", "prompts/get": "prompts/list"}
+"""The methods that go by name, and the lists in which their names stand."""
+
+_BY_URI = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
+_NAME = ("params", "name")
+_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+_MODERN_STATUS = {INVALID_PARAMS: 400, METHOD_NOT_FOUND: 404}
+"""A modern client reads from the status whether the request was understood."""
+_UNKNOWN = {"tools/call": "Unknown tool", "prompts/get": "Unknown prompt"}
+
+
+@dataclass(eq=False, slots=True)
+class MergedMount:
+    """Several servers at one address. ``mount`` is its own light server; ``info`` is how it calls itself.
+
+    ``serves_missing``: requests without a session are served, as ``sessions.missing_id`` says.
+    """
+
+    relay: Exchanges
+    mount: Server
+    servers: Mapping[str, Server]
+    sessions: MountSessions
+    lists: MemberLists
+    info: Mapping[str, Any]
+    serves_missing: bool = False
+    end: Callable[[ClientRequest, float], Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.end = self._end
+
+    def __repr__(self) -> str:
+        return f"<MergedMount {self.mount.id!r} of {list(self.servers)}>"
+
+    async def handle(self, ask: ClientRequest) -> ClientResponse:
+        """See Relay."""
+        envelope, legacy = ask.envelope, ask.sender.era is LEGACY
+        if ask.method == "DELETE" and legacy:
+            return await self.sessions.end(ask)
+        if ask.method != "POST":
+            return await self._listen(ask)
+        if isinstance(envelope, Batch):
+            raise BadRequest("A merged mount takes no JSON-RPC batches: send each message by itself.")
+        assert envelope is not None
+        if envelope.doubt is not None:
+            # It decides which server gets the message, which may be read otherwise there.
+            raise BadRequest(envelope.doubt)
+        if legacy and envelope.method == "initialize" and envelope.kind is Kind.REQUEST:
+            return await self._initialize(ask, envelope)
+        session = None
+        if legacy and ask.sender.session_id is not None:
+            session = await self.sessions.find(ask)
+        elif legacy:
+            self._require_session()
+        if envelope.kind is Kind.REQUEST:
+            return await self._request(ask, session, envelope)
+        if session is None:
+            return ClientResponse(202, [], b"")
+        if envelope.kind is Kind.RESPONSE:
+            return await self._answer(ask, session, envelope)
+        return await self._notify(ask, session, envelope)
+
+    async def _end(self, ask: ClientRequest, within: float) -> ClientResponse:  # noqa: ARG002 (servers have their own)
+        return await self.sessions.end(ask)
+
+    def _require_session(self) -> None:
+        """Raise SessionMissing, unless some server serves requests without a session."""
+        if not self.serves_missing and all(each.issues_ids is not False for each in self.servers.values()):
+            raise SessionMissing()
+
+    # --- the mount's own answers ------------------------------------------------------------------------------
+
+    async def _initialize(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
+        wanted = named(parse(envelope.body), "protocolVersion")
+        version = wanted if wanted in LEGACY_VERSIONS else LEGACY_VERSIONS[-1]
+        assert isinstance(version, str)
+        session_id = await self.sessions.create(ask, envelope, version)
+        introduced = {"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": self.info}
+        answer = _result(envelope, introduced)
+        answer.headers = [JSON, ("Mcp-Session-Id", session_id)]
+        return answer
+
+    def _discovered(self, envelope: Envelope) -> ClientResponse:
+        introduced = {
+            "resultType": "complete",
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "supportedVersions": list(MODERN_VERSIONS),
+            "capabilities": CAPABILITIES,
+            "_meta": {_SERVER_INFO: self.info},
+        }
+        return _result(envelope, introduced)
+
+    def _refused(self, ask: ClientRequest, envelope: Envelope, code: int, why: str) -> ClientResponse:
+        status = _MODERN_STATUS.get(code, 200) if ask.sender.era is MODERN else 200
+        return ClientResponse(status, [JSON], error_response(envelope.id_bytes, code, why))
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    async def _request(
+        self, ask: ClientRequest, session: MountSession | None, envelope: Envelope
+    ) -> ClientResponse:
+        method = envelope.method
+        if method in LISTS_OF:
+            return await self._by_name(ask, session, envelope)
+        if method in KEYS:
+            return ClientResponse(200, [JSON], await self.lists.merged(ask, session, method))
+        if method in _BY_URI:
+            server = await self.lists.owner_of_uri(ask, session, envelope.name or "")
+            if server is None:
+                return self._refused(ask, envelope, RESOURCE_NOT_FOUND, "Resource not found")
+            return await self._send(ask, session, self.servers[server], envelope)
+        if method.startswith("tasks/"):
+            return await self._about_task(ask, session, envelope)
+        if method == "completion/complete":
+            return await self._complete(ask, session, envelope)
+        if method == "ping" and ask.sender.era is LEGACY:
+            return _result(envelope, {})
+        if method == SET_LEVEL and session is not None:
+            await self.sessions.remember(session, envelope.body)
+            await self.sessions.tell_all(ask, session, envelope)
+            return _result(envelope, {})
+        if method == "server/discover" and ask.sender.era is MODERN:
+            return self._discovered(envelope)
+        if method == LISTEN and ask.sender.era is MODERN:
+            return await subscribed(self.relay, self.servers, ask, envelope, self.lists.changed)
+        return self._refused(ask, envelope, METHOD_NOT_FOUND, f"Method not found: {method[:128]}")
+
+    async def _by_name(
+        self, ask: ClientRequest, session: MountSession | None, envelope: Envelope
+    ) -> ClientResponse:
+        name, method = envelope.name, envelope.method
+        owner = None if name is None else await self.lists.owner(ask, session, LISTS_OF[method], name)
+        if owner is None:
+            return self._refused(ask, envelope, INVALID_PARAMS, f"{_UNKNOWN[method]}: {name or ''}")
+        message = envelope
+        if owner.name != name:
+            body = _renamed(envelope.body, name or "", owner.name)
+            message = Envelope(envelope.kind, method, envelope.id, owner.name, envelope.meta, body)
+            message.trace = envelope.trace
+        return await self._send(ask, session, self.servers[owner.server], message)
+
+    async def _complete(
+        self, ask: ClientRequest, session: MountSession | None, envelope: Envelope
+    ) -> ClientResponse:
+        ref = named(parse(envelope.body), "ref")
+        ref = ref if isinstance(ref, dict) else {}
+        name, uri = ref.get("name"), ref.get("uri")
+        server, message = None, envelope
+        if isinstance(name, str):
+            owner = await self.lists.owner(ask, session, "prompts/list", name)
+            if owner is not None:
+                server = owner.server
+                change = Replace(("params", "ref", "name"), dump(owner.name))
+                message = envelope.with_body(edit(envelope.body, [change]))
+        elif isinstance(uri, str):
+            server = await self.lists.owner_of_uri(ask, session, uri)
+        if server is None:
+            return self._refused(ask, envelope, INVALID_PARAMS, "No server knows what is to be completed.")
+        return await self._send(ask, session, self.servers[server], message)
+
+    async def _about_task(
+        self, ask: ClientRequest, session: MountSession | None, envelope: Envelope
+    ) -> ClientResponse:
+        found = member_of(named(parse(envelope.body), "taskId"), self.servers)
+        if found is None:
+            return self._refused(ask, envelope, INVALID_PARAMS, "Unknown task")
+        return await self._send(ask, session, self.servers[found[0]], envelope)
+
+    # --- to one server ----------------------------------------------------------------------------------------
+
+    async def _send(
+        self, ask: ClientRequest, session: MountSession | None, server: Server, message: Envelope
+    ) -> ClientResponse:
+        """The server's answer to a request. Raises what its relay raises."""
+        body = upward(server.id, message.body)
+        if body is not message.body:
+            message = message.with_body(body)
+        try:
+            return await self._sent(ask, session, server, message)
+        except NotOpened as refused:
+            return await self._not_opened(refused, message)
+        except SessionUnknown:
+            if session is None:
+                raise
+            # Nothing was sent: a session whose time was over is opened again, one that was revoked is not.
+            self.sessions.lost(session, server)
+            if await self.sessions.is_open(session, server):
+                raise
+        return await self._sent(ask, session, server, message)
+
+    async def _sent(
+        self, ask: ClientRequest, session: MountSession | None, server: Server, message: Envelope
+    ) -> ClientResponse:
+        session_id = None if session is None else await self.sessions.enter(ask, session, server)
+        is_renamed = ask.sender.era is MODERN and message.method in LISTS_OF
+        own = message_to(ask, server, session_id, message, message.name if is_renamed else None)
+        if session_id is not None:
+            version = self.sessions.version_at(session_id)
+            if version is not None and ask.sender.version not in (None, version):
+                with_version(own, version)
+        over = None if session is None else session.asked(message.id, server.id)
+        try:
+            answer = await self.relay.handle(own)
+        except BaseException:
+            if over is not None:
+                over()
+            raise
+        answer = told_apart(answer, server, self.lists.changed)
+        if over is None:
+            return answer
+        if isinstance(answer.body, bytes):
+            over()
+        else:
+            answer.release = both(answer.release, over)
+        return answer
+
+    async def _not_opened(self, refused: NotOpened, message: Envelope) -> ClientResponse:
+        """What the server said to ``initialize``, as the answer to the request that needed a session."""
+        answer = refused.answer
+        whole = ClientResponse(answer.status, answer.headers, refused.body)
+        response = await response_of(whole, None, max(1, len(refused.body)))
+        fields = [
+            each for each in answer.headers if each[0].lower() not in ("content-length", "content-type")
+        ]
+        try:
+            found = None if response is None else read_envelope(response)
+        except (BadJson, BadRequest):
+            found = None
+        if response is None or not isinstance(found, Envelope) or b'"id"' not in response:
+            return whole
+        return ClientResponse(answer.status, [*fields, JSON], with_id(response, message.id_bytes))
+
+    # --- what has no answer -----------------------------------------------------------------------------------
+
+    async def _answer(self, ask: ClientRequest, session: MountSession, envelope: Envelope) -> ClientResponse:
+        """A client's answer to a question goes to the server that asked it."""
+        found = member_id(envelope.id, self.servers)
+        if found is None:
+            # It answers nobody's question.
+            return ClientResponse(202, [], b"")
+        body = with_id(upward(found.server, envelope.body), found.id)
+        return await self._told(ask, session, found.server, body)
+
+    async def _notify(self, ask: ClientRequest, session: MountSession, envelope: Envelope) -> ClientResponse:
+        method = envelope.method
+        if method == "notifications/initialized":
+            # Each session at a server hears of it when it is opened.
+            return ClientResponse(202, [], b"")
+        if method == PROGRESS:
+            found = member_id(named(parse(envelope.body), "progressToken"), self.servers)
+            if found is None:
+                return ClientResponse(202, [], b"")
+            return await self._told(
+                ask, session, found.server, about(envelope.body, "progressToken", found.id)
+            )
+        if method == CANCELLED:
+            number = named(parse(envelope.body), "requestId")
+            server = session.under_way.get(number) if isinstance(number, str | int | float) else None
+            if server is not None:
+                return await self._told(ask, session, server, envelope.body)
+        # No two requests of a client have one id, so that nobody else feels meant.
+        await self.sessions.tell_all(ask, session, envelope)
+        return ClientResponse(202, [], b"")
+
+    async def _told(
+        self, ask: ClientRequest, session: MountSession, server: str, body: bytes
+    ) -> ClientResponse:
+        message = read_envelope(body)
+        assert isinstance(message, Envelope)
+        target = self.servers[server]
+        if not await self.sessions.is_open(session, target):
+            return ClientResponse(202, [], b"")
+        return await self.relay.handle(message_to(ask, target, session.id_at(server), message))
+
+    # --- streams ----------------------------------------------------------------------------------------------
+
+    async def _listen(self, ask: ClientRequest) -> ClientResponse:
+        """Open the one stream of a session, which carries those of its sessions at all servers."""
+        session = await self.sessions.find(ask)
+        return await open_stream(self.relay, self.sessions, self.servers, ask, session, self.lists.changed)
+
+
+def _result(envelope: Envelope, value: Mapping[str, Any]) -> ClientResponse:
+    body = b'{"jsonrpc":"2.0","id":' + envelope.id_bytes + b',"result":' + dump(value) + b"}"
+    return ClientResponse(200, [JSON], body)
+
+
+def _renamed(body: bytes, shown: str, name: str) -> bytes:
+    """The body of a request under the name that the server knows."""
+    said = b'"name":' + dump(shown)
+    if body.count(b'"name"') == 1 and b"\\u" not in body and said in body:
+        # Most clients write it so, and nothing else in the message can be meant.
+        return body.replace(said, b'"name":' + dump(name), 1)
+    return edit(body, [Replace(_NAME, dump(name))])

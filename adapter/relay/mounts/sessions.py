@@ -1,0 +1,243 @@
+"""Sessions at a merged mount, and the sessions at its servers in which their calls run.
+
+The session of a client at the mount is a row like that of any other session, without an upstream session. Its sessions
+at servers are opened when something of a server is first asked. Their ids follow from the one that the client has, so
+every process finds them, and nothing else has to be written down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from adapter.errors import AdapterError
+from adapter.relay.background import SingleFlight, run_beside
+from adapter.relay.call.dispatch import CLOSE_SECONDS
+from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges
+from adapter.relay.http_api.callers import whole_body
+from adapter.relay.mounts.asks import beside, end_of
+from adapter.relay.server import Server
+from adapter.relay.sessions.inner_client import INITIALIZED
+from adapter.relay.sessions.session_map import TABLE, Session, Sessions
+from adapter.rules.access.sessions import (
+    SessionRecord,
+    SessionState,
+    UpstreamSession,
+    session_id_from,
+    session_key,
+)
+from adapter.rules.last_used import LastUsed
+from adapter.state.port import Conflict
+from adapter.upstream.port import header
+from adapter.wire.envelope import Envelope, read_envelope
+
+MOST_KNOWN = 10_000
+"""Sessions of one mount whose sessions at servers are known without looking: those that were used last."""
+
+Number = str | int | float | None
+
+
+class Follower(Protocol):
+    """A stream that carries those of the sessions at servers."""
+
+    def follow(self, server: Server) -> None:
+        """Carry the stream of that server too."""
+
+
+class NotOpened(Exception):
+    """A server opened no session; ``answer`` is what it said to ``initialize``, ``body`` all of that."""
+
+    def __init__(self, answer: ClientResponse, body: bytes) -> None:
+        super().__init__()
+        self.answer = answer
+        self.body = body
+
+
+@dataclass(eq=False, slots=True)
+class MountSession:
+    """What this process knows of a session at a mount: ``id`` is its client's.
+
+    ``members`` are the ids of the sessions at servers that are open, by the ids of these; ``under_way`` the servers of
+    requests that wait for an answer, by the client's ids of these. ``streams`` are the open GET streams.
+    """
+
+    id: str
+    session: Session
+    members: dict[str, str] = field(default_factory=dict)
+    under_way: dict[Number, str] = field(default_factory=dict)
+    streams: list[Follower] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"<MountSession {self.session.key[:8]}: {list(self.members)}>"
+
+    def id_at(self, server: str) -> str:
+        """The id of the session at that server."""
+        return session_id_from(hashlib.sha256(f"{self.id}\0{server}".encode()).digest())
+
+    def asked(self, number: Number, server: str) -> Callable[[], None]:
+        """Note that a request waits for the answer of that server, until what is returned is called."""
+        self.under_way[number] = server
+        return partial(self._answered, number)
+
+    def _answered(self, number: Number) -> None:
+        self.under_way.pop(number, None)
+
+
+class MountSessions:
+    """The sessions of one mount; ``mount`` is its own light server, ``servers`` are those behind it by their ids."""
+
+    def __init__(
+        self, relay: Exchanges, sessions: Sessions, mount: Server, servers: Mapping[str, Server]
+    ) -> None:
+        self._relay = relay
+        self._sessions = sessions
+        self._mount = mount
+        self._servers = servers
+        self._known = LastUsed[str, MountSession](MOST_KNOWN)
+        self._opening = SingleFlight[tuple[str, str], None]()
+
+    def __repr__(self) -> str:
+        return f"<MountSessions of {self._mount.id!r}: {len(self._known)} known>"
+
+    # --- at the mount -----------------------------------------------------------------------------------------
+
+    async def create(self, ask: ClientRequest, initialize: Envelope, version: str) -> str:
+        """Open a session at the mount and return its id. Raises LimitReached, StoreUnavailable."""
+        record = SessionRecord.begun(
+            self._mount.id,
+            ask.sender.principal,
+            initialize.body,
+            UpstreamSession(None, version),
+            SessionState.OPEN,
+            self._sessions.clock(),
+        )
+        if self._sessions.slots is None:
+            return await self._sessions.create(record)
+        async with self._sessions.place(self._sessions.slots) as place:
+            return await self._sessions.create(record, place)
+
+    async def find(self, ask: ClientRequest) -> MountSession:
+        """The session that a request names. Raises SessionMissing, SessionUnknown, StoreUnavailable."""
+        session_id = ask.sender.session_id
+        session = await self._sessions.find(session_id, self._mount.id, ask.sender.principal)
+        if session.asleep:
+            await self._wake(session)
+        known = self._known.values.get(session.key)
+        if known is None or known.session is not session:
+            assert session_id is not None, "it was just found"
+            known = MountSession(session_id, session)
+            self._known.put(session.key, known)
+        return known
+
+    async def _wake(self, session: Session) -> None:
+        """Write down that an idle session is in use again. Its sessions at servers are woken by their own calls."""
+        row, record = await self._sessions.record(session)
+        async with self._sessions.slot_for(session.key, record):
+            await self._sessions.remap(session, row, replace(record, state=SessionState.OPEN))
+
+    async def remember(self, session: MountSession, last: bytes) -> None:
+        """Have sessions that are opened later begin with this request too. Raises StoreUnavailable."""
+        row, record = await self._sessions.record(session.session)
+        handshake = record.handshake._replace(initialized=last)
+        await self._sessions.remap(session.session, row, replace(record, handshake=handshake))
+
+    async def end(self, ask: ClientRequest) -> ClientResponse:
+        """End the session of a DELETE, and its sessions at all servers. Raises SessionMissing, SessionUnknown."""
+        known = await self.find(ask)
+        self._sessions.begin_end(known.session)
+        self._known.drop(known.session.key)
+        return await run_beside(self._end(ask, known))
+
+    async def _end(self, ask: ClientRequest, known: MountSession) -> ClientResponse:
+        await asyncio.gather(*(self._end_at(ask, known, server) for server in self._servers.values()))
+        await self._sessions.end(known.session, closed=True)
+        return ClientResponse(200, [], b"")
+
+    async def _end_at(self, ask: ClientRequest, known: MountSession, server: Server) -> None:
+        with suppress(AdapterError):
+            own = end_of(ask, server, known.id_at(server.id))
+            answer = await self._relay.end(own, min(CLOSE_SECONDS, server.timeouts.request))
+            await answer.close()
+
+    # --- at servers -------------------------------------------------------------------------------------------
+
+    def version_at(self, session_id: str) -> str | None:
+        """The version of MCP that is spoken in a session at a server; None where this process does not know it."""
+        found = self._sessions.cache.open.get(session_key(session_id))
+        return None if found is None else found.protocol_version
+
+    async def enter(self, ask: ClientRequest, session: MountSession, server: Server) -> str:
+        """The id of the client's session at that server, which is opened if need be.
+
+        Raises NotOpened, and what the relay raises.
+        """
+        known = session.members.get(server.id)
+        if known is not None:
+            return known
+        opening = partial(self._open, ask, session, server)
+        await self._opening.get((session.session.key, server.id), opening)
+        return session.members[server.id]
+
+    async def _open(self, ask: ClientRequest, session: MountSession, server: Server) -> None:
+        if await self.is_open(session, server):
+            return
+        _, record = await self._sessions.record(session.session)
+        initialize = read_envelope(record.handshake.initialize)
+        assert isinstance(initialize, Envelope)
+        session_id = session.id_at(server.id)
+        own = beside(ask, server, None, initialize)
+        own.opens = session_id
+        with suppress(Conflict):
+            # Another process that was first has opened the same session.
+            answer = await self._relay.handle(own)
+            try:
+                body = await whole_body(answer, server.rules.answer_limit)
+            finally:
+                await answer.close()
+            if header(answer.headers, "mcp-session-id") is None:
+                raise NotOpened(answer, body)
+            last = record.handshake.initialized
+            for text in (INITIALIZED, *(() if last is None else (last,))):
+                envelope = read_envelope(text)
+                assert isinstance(envelope, Envelope)
+                await self._tell(beside(ask, server, session_id, envelope))
+        self._entered(session, server, session_id)
+
+    async def is_open(self, session: MountSession, server: Server) -> bool:
+        """Tell whether the client has a session at that server, of whichever process. Raises StoreUnavailable."""
+        if server.id in session.members:
+            return True
+        session_id = session.id_at(server.id)
+        if await self._sessions.store.get(TABLE, session_key(session_id)) is None:
+            return False
+        self._entered(session, server, session_id)
+        return True
+
+    def _entered(self, session: MountSession, server: Server, session_id: str) -> None:
+        session.members[server.id] = session_id
+        for stream in session.streams:
+            stream.follow(server)
+
+    def lost(self, session: MountSession, server: Server) -> None:
+        """Forget a session at a server that has ended; the next request opens it anew."""
+        session.members.pop(server.id, None)
+
+    async def _tell(self, ask: ClientRequest) -> None:
+        """Send a message whose answer nobody waits for. Raises what the relay raises."""
+        await (await self._relay.handle(ask)).close()
+
+    async def tell_all(self, ask: ClientRequest, session: MountSession, message: Envelope) -> None:
+        """Send a message to every server at which the client has a session; those that fail do not get it."""
+        servers = [each for each in self._servers.values() if await self.is_open(session, each)]
+        await asyncio.gather(*(self._tell_quietly(ask, session, each, message) for each in servers))
+
+    async def _tell_quietly(
+        self, ask: ClientRequest, session: MountSession, server: Server, message: Envelope
+    ) -> None:
+        with suppress(AdapterError):
+            await self._tell(beside(ask, server, session.id_at(server.id), message))

@@ -1,0 +1,125 @@
+"""Ids that the servers of a merged mount choose, told apart for its clients, and back again. Pure.
+
+Servers choose ids without knowing of each other: those of their requests, progress tokens, tasks and events. To clients
+each is ``SERVER.ID``, where ID is its JSON text (of a task, its text); ids of servers have no dot. What clients choose
+is theirs alone, so it stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+from adapter.errors import BadJson
+from adapter.wire.envelope import dump, parse
+from adapter.wire.shared_ids import CANCELLED, TOKEN, named, tagged, token_of
+from adapter.wire.spans import Edit, Path, Replace, edit, find
+
+LARGEST = 1 << 20
+"""Bytes of a message that is looked into. A larger one is a result: nothing else is so big."""
+
+_RELATED = "io.modelcontextprotocol/related-task"
+_TASKS: tuple[tuple[str, ...], ...] = (
+    ("params", "taskId"),
+    ("params", "_meta", _RELATED, "taskId"),
+    ("result", "taskId"),
+    ("result", "task", "taskId"),
+    ("result", "_meta", _RELATED, "taskId"),
+)
+"""The places of a task's id (MCP 2025-11-25, "Tasks")."""
+
+
+class MemberId(NamedTuple):
+    """An id of a server: its JSON text as the server wrote it."""
+
+    server: str
+    id: bytes
+
+
+def member_of(value: object, servers: Collection[str]) -> tuple[str, str] | None:
+    """The server whose id that is, and what the server calls it; None for what is no such id."""
+    if not isinstance(value, str):
+        return None
+    server, dot, rest = value.partition(".")
+    return (server, rest) if dot and server in servers else None
+
+
+def member_id(value: object, servers: Collection[str]) -> MemberId | None:
+    """The id that a client names so; None where no server of these has chosen it."""
+    found = member_of(value, servers)
+    if found is None:
+        return None
+    try:
+        text = found[1].encode("utf-8")
+        read = parse(text)
+    except (UnicodeEncodeError, BadJson):
+        return None
+    # It is going to be written into a message, so it is the text of an id and nothing else.
+    is_id = isinstance(read, str | int | float) and not isinstance(read, bool)
+    return MemberId(found[0], text) if is_id else None
+
+
+def is_plain(data: bytes) -> bool:
+    """Tell whether nothing in these bytes can be an id of a server's: most results are so."""
+    # An escape may hide a key.
+    return b'"method"' not in data and b'"taskId"' not in data and b"\\u" not in data
+
+
+def downward(server: str, data: bytes) -> bytes:
+    """A message of a server as the clients of the mount may have it."""
+    if is_plain(data) or len(data) > LARGEST:
+        return data
+    try:
+        message = parse(data)
+    except BadJson:
+        return data
+    if not isinstance(message, dict):
+        return data
+    edits: list[Edit] = [Replace(path, dump(f"{server}.{task}")) for path, task in _tasks(message)]
+    if isinstance(message.get("method"), str):
+        if message.get("id") is not None:
+            edits.append(_told_apart(server, data, ("id",)))
+            if token_of(data) is not None:
+                edits.append(_told_apart(server, data, TOKEN))
+        elif message["method"] == CANCELLED and named(message, "requestId") is not None:
+            edits.append(_told_apart(server, data, ("params", "requestId")))
+    return edit(data, edits) if edits else data
+
+
+def is_news(data: bytes) -> bool:
+    """Tell whether a message may say that a list has changed."""
+    return b"/list_changed" in data
+
+
+def _told_apart(server: str, data: bytes, path: Path) -> Replace:
+    span = find(data, path)
+    assert span is not None, "it was just read"
+    return Replace(path, tagged(server, data[span[0] : span[1]]))
+
+
+def _tasks(message: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """The places of ids of tasks, and the ids."""
+    for path in _TASKS:
+        value: Any = message
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, str):
+            yield path, value
+    result = message.get("result")
+    tasks = result.get("tasks") if isinstance(result, dict) else None
+    for place, task in enumerate(tasks if isinstance(tasks, list) else ()):
+        if isinstance(task, dict) and isinstance(task.get("taskId"), str):
+            yield ("result", "tasks", place, "taskId"), task["taskId"]
+
+
+def upward(server: str, data: bytes) -> bytes:
+    """A client's message as that server may have it: with its own ids of tasks."""
+    if b'"taskId"' not in data and b"\\u" not in data:
+        return data
+    message = parse(data)
+    edits: list[Edit] = []
+    for path, task in _tasks(message) if isinstance(message, dict) else ():
+        found = member_of(task, (server,))
+        if found is not None:
+            edits.append(Replace(path, dump(found[1])))
+    return edit(data, edits) if edits else data
