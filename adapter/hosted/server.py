@@ -18,7 +18,6 @@ from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.upstream.local.events import EventStream
 from adapter.upstream.local.messages import (
     INTERNAL_ERROR,
-    LEGACY_VERSIONS,
     SERVER_INFO_KEY,
     UNSUPPORTED_VERSION,
     LocalAnswer,
@@ -32,7 +31,7 @@ from adapter.upstream.local.portable import PortableSessions
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, Envelope
-from adapter.wire.eras import MODERN_VERSIONS, Era
+from adapter.wire.eras import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from adapter.wire.names import SUBSCRIPTION_KEY, VERSION_KEY
 from adapter.wire.sse import encode
 

@@ -306,7 +306,7 @@ class RawClient:
         self._writer: asyncio.StreamWriter | None = None
         self.session: str | None = None
 
-    async def __aenter__(self) -> RawClient:
+    async def __aenter__(self) -> Self:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 24)
         return self
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from adapter.errors import MessageTooLong
+from adapter.relay.call.get_streams import ACKNOWLEDGED
 from adapter.relay.exchange import ClientResponse, Flow
 from adapter.relay.http_api.callers import pieces_of
 from adapter.relay.replies import EVENT_STREAM, media_type, too_large
@@ -23,9 +24,13 @@ News = Callable[[str], None]
 
 
 class MemberEvents:
-    """Reads the stream of one server, and gives what clients may have of it. ``news``: see News."""
+    """Reads the stream of one server, and gives what clients may have of it. ``news``: see News.
 
-    def __init__(self, server: Server, news: News) -> None:
+    ``subscription``: the stream is one part of a client's subscription, which the mount acknowledges and ends itself.
+    """
+
+    def __init__(self, server: Server, news: News, *, subscription: bool = False) -> None:
+        self._subscription = subscription
         self._id = server.id
         self._limit = server.rules.answer_limit
         self._news = news
@@ -49,7 +54,7 @@ class MemberEvents:
     def feed(self, chunk: bytes) -> bytes:
         """The events that a chunk completes, as the client may have them. Raises AnswerTooLarge."""
         if (
-            not self._reader.inside
+            not (self._subscription or self._reader.inside)
             and chunk.endswith(b"\n\n")
             and is_plain(chunk)
             and not _HAS_ID.search(chunk)
@@ -65,6 +70,8 @@ class MemberEvents:
     def _told_apart(self, event: SseEvent) -> bytes:
         raw = event.raw
         if event.data:
+            if self._subscription and _frames_subscription(event.data):
+                return b""
             if is_news(event.data):
                 self._news(self._id)
             data = downward(self._id, event.data)
@@ -93,6 +100,11 @@ class MemberEvents:
         await body.pour(_ToldApart(self, sink))
         if self.rest and not sink.put(self.rest):
             await sink.drained()
+
+
+def _frames_subscription(data: bytes) -> bool:
+    """Tell whether a message is the first or the last one of a subscription."""
+    return ACKNOWLEDGED.encode() in data or b'"method"' not in data
 
 
 class _ToldApart:

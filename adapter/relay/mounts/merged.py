@@ -15,6 +15,7 @@ from adapter.relay.mounts.sessions import MountSession, MountSessions, NotOpened
 from adapter.relay.mounts.streams import open_stream, subscribed
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
+from adapter.rules.mounts.introduction import CAPABILITIES
 from adapter.rules.mounts.member_ids import member_id, member_of, upward
 from adapter.wire.envelope import (
     INVALID_PARAMS,
@@ -30,15 +31,6 @@ from adapter.wire.envelope import (
 from adapter.wire.eras import LEGACY, LEGACY_VERSIONS, MODERN, MODERN_VERSIONS
 from adapter.wire.shared_ids import CANCELLED, PROGRESS, about, named, with_id
 from adapter.wire.spans import Replace, edit
-
-CAPABILITIES: Mapping[str, Any] = {
-    "tools": {"listChanged": True},
-    "prompts": {"listChanged": True},
-    "resources": {"listChanged": True, "subscribe": True},
-    "completions": {},
-    "logging": {},
-}
-"""Of every mount: a list that no server has is empty."""
 
 RESOURCE_NOT_FOUND = -32002
 SET_LEVEL = "logging/setLevel"

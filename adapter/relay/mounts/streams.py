@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 
 from adapter.errors import AdapterError
+from adapter.relay.call.get_streams import ACKNOWLEDGED
 from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges
 from adapter.relay.flow import last_words_behind
-from adapter.relay.call.get_streams import ACKNOWLEDGED
 from adapter.relay.mounts.asks import message_to, stream_from, with_version
 from adapter.relay.mounts.events import MemberEvents, News
 from adapter.relay.mounts.sessions import MountSession, MountSessions
@@ -188,5 +188,8 @@ async def subscribed(
 def _acknowledged(envelope: Envelope) -> bytes:
     """The first word on the stream: the mount tells of all that its client wants to hear (MCP 2026-07-28)."""
     wanted = named(parse(envelope.body), "notifications")
-    params = {"notifications": wanted if isinstance(wanted, dict) else {}, "_meta": {_SUBSCRIPTION: envelope.id}}
+    params = {
+        "notifications": wanted if isinstance(wanted, dict) else {},
+        "_meta": {_SUBSCRIPTION: envelope.id},
+    }
     return dump({"jsonrpc": "2.0", "method": ACKNOWLEDGED, "params": params})

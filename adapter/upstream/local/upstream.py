@@ -22,7 +22,6 @@ from adapter.upstream.local.events import EventStream
 from adapter.upstream.local.messages import (
     CAPABILITIES_KEY,
     JSON,
-    LEGACY_VERSIONS,
     LocalAnswer,
     RpcRefused,
     refusal,
@@ -32,7 +31,7 @@ from adapter.upstream.local.replies import Deadlines, PendingReply, whole
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.port import Fields, Headers, UpstreamReply, UpstreamRequest, WholeReply, fields_of
 from adapter.wire.envelope import INVALID_PARAMS, Batch, Envelope, Kind, envelope_of, failure, parse
-from adapter.wire.eras import Era, check_mirrors, classify, is_modern
+from adapter.wire.eras import LEGACY_VERSIONS, Era, check_mirrors, classify, is_modern
 from adapter.wire.names import VERSION_KEY
 
 BATCH_VERSION = "2025-03-26"
