@@ -26,6 +26,7 @@ from adapter.relay.stages import StageTable
 from adapter.settings.root import Settings
 from adapter.state.port import Store, tell_all
 from adapter.state.watched import MeasuredStore, WatchedStore
+from adapter.version import VERSION
 
 # The parts that only some settings ask for are imported where they do.
 if TYPE_CHECKING:
@@ -120,9 +121,9 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
     build_relay(app, None if metering is None else metering.operations)
     if settings.mounts:
         # Late: most adapters have an address for each server.
-        from adapter.app.mounts import build_mounts
+        from adapter.relay.mounts.building import build_mounts
 
-        app.merged = build_mounts(app)
+        app.merged = build_mounts(settings, app.relay, app.sessions, app.servers, VERSION)
     if metering is not None:
         metering.observe_files(app.files, settings)
 

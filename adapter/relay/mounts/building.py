@@ -1,20 +1,21 @@
-"""Merged mounts: several servers at one address, each a light server of its own before the relay."""
+"""The merged mounts that the settings ask for, each with a light server of its own before the relay."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from adapter.app.core import Core
+from adapter.relay.exchange import Exchanges
 from adapter.relay.mounts.lists import MemberLists
 from adapter.relay.mounts.merged import MergedMount
 from adapter.relay.mounts.sessions import MountSessions
-from adapter.relay.server import Server
+from adapter.relay.server import Server, Servers
+from adapter.relay.sessions.session_map import Sessions
 from adapter.rules.mounts.names import NamingRules
 from adapter.rules.text.expressions import NamePattern
 from adapter.settings.mounts import MountSettings
+from adapter.settings.root import Settings
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest
-from adapter.version import VERSION
 
 
 class NoUpstream(Upstream):
@@ -28,32 +29,44 @@ class NoUpstream(Upstream):
         """See Upstream."""
 
 
-def build_mounts(app: Core) -> Sequence[MergedMount]:
-    """Build the merged mounts over the relay."""
-    return [_built(app, mount) for mount in app.settings.mounts]
+def build_mounts(
+    settings: Settings, relay: Exchanges, sessions: Sessions, servers: Servers, version: str
+) -> Sequence[MergedMount]:
+    """Build the merged mounts over the relay and its servers. ``version`` is that of the adapter."""
+    serves_missing = settings.sessions.missing_id == "principal"
+    built = []
+    for mount in settings.mounts:
+        members = {entry.id: servers[entry.id] for entry in settings.members_of(mount)}
+        info = {"name": mount.id, "version": version}
+        built.append(_built(mount, relay, sessions, members, info, serves_missing))
+    return built
 
 
-def _built(app: Core, settings: MountSettings) -> MergedMount:
-    servers = {entry.id: app.servers[entry.id] for entry in app.settings.members_of(settings)}
+def _built(
+    settings: MountSettings,
+    relay: Exchanges,
+    sessions: Sessions,
+    servers: Servers,
+    info: Mapping[str, str],
+    serves_missing: bool,
+) -> MergedMount:
     mount = Server(settings.id, settings.path, NoUpstream())
     # What decides how a request is read here, and what is known of its sender, is what any of the servers asks for.
     mount.stages.guards = any(each.stages.guards for each in servers.values())
     mount.stages.empty = all(each.stages.empty for each in servers.values())
     mount.apart = any(each.apart for each in servers.values())
-    sessions = MountSessions(app.relay, app.sessions, mount, servers)
+    mount_sessions = MountSessions(relay, sessions, mount, servers)
     prefixed = settings.prefix != "none"
     tools = NamingRules(
         prefixed, tuple(map(NamePattern, settings.tools.allow)), tuple(map(NamePattern, settings.tools.deny))
     )
     lists = MemberLists(
-        app.relay,
-        sessions,
+        relay,
+        mount_sessions,
         servers,
         tools,
         NamingRules(prefixed),
         settings.list_timeout_seconds,
         time.monotonic,
     )
-    serves_missing = app.settings.sessions.missing_id == "principal"
-    info = {"name": settings.id, "version": VERSION}
-    return MergedMount(app.relay, mount, servers, sessions, lists, info, serves_missing)
+    return MergedMount(relay, mount, servers, mount_sessions, lists, info, serves_missing)
