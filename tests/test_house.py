@@ -22,10 +22,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 66_387,
-    "modules": 515,
-    "lines with code in tests/": 99_549,
-    "settings": 370,
+    "lines with code in adapter/": 68_047,
+    "modules": 530,
+    "lines with code in tests/": 100_341,
+    "settings": 378,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,
 }
