@@ -66,7 +66,7 @@ def visible_list(
     entries.edited = modern
     for place, span in enumerate(found.spans):
         raw = response[slice(*span)]
-        name = yield from _name_of(raw, kind)
+        name = yield from entry_name(raw, kind)
         if name is not None and shows(name):
             entries.keep(span, raw)
         else:
@@ -83,7 +83,7 @@ def names_listed(response: bytes, kind: OfferKind) -> Piecewise[frozenset[str] |
         return None
     names: set[str] = set()
     for span in found.spans:
-        name = yield from _name_of(response[slice(*span)], kind)
+        name = yield from entry_name(response[slice(*span)], kind)
         if name is not None:
             names.add(name)
     return frozenset(names)
@@ -97,7 +97,7 @@ def _outline(response: bytes, kind: OfferKind) -> Piecewise[Outline | None]:
     return None if found.list_at is None else found
 
 
-def _name_of(raw: bytes, kind: OfferKind) -> Piecewise[str | None]:
+def entry_name(raw: bytes, kind: OfferKind) -> Piecewise[str | None]:
     """The name that all readers find in an entry, None if there is none. Raises BadJson."""
     if len(raw) > LARGEST_ENTRY:
         return None

@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from adapter.rules.access.access_rules import OfferKind
+from adapter.rules.access.visible_lists import SHAPES, ListShape, entry_name
 from adapter.rules.mounts.names import NameTable
 from adapter.rules.mounts.uris import UriTable
+from adapter.rules.tools.lists import MOST_ITEMS, certain_outline, next_cursor, says_no_such_method
 from adapter.wire.envelope import dump, parse
+from adapter.wire.outline import Reader
 from adapter.wire.piecewise import Piecewise, one_piece
 from adapter.wire.spans import Edit, Replace, edit
 
@@ -19,19 +23,11 @@ MISSING = "mcp-file-adapter/missing"
 _LINK = b"resourceUri"
 
 
-class EntryKind(NamedTuple):
-    """One kind of entries: the method that lists it, the member of the result with the list, and that of an entry."""
+TOOLS, PROMPTS = SHAPES[OfferKind.TOOL], SHAPES[OfferKind.PROMPT]
+RESOURCES, TEMPLATES = SHAPES[OfferKind.RESOURCE], SHAPES[OfferKind.TEMPLATE]
+KINDS: Mapping[str, ListShape] = {shape.method: shape for shape in SHAPES.values()}
 
-    method: str
-    key: str
-    name: str
-
-
-TOOLS = EntryKind("tools/list", "tools", "name")
-PROMPTS = EntryKind("prompts/list", "prompts", "name")
-RESOURCES = EntryKind("resources/list", "resources", "uri")
-TEMPLATES = EntryKind("resources/templates/list", "resourceTemplates", "uriTemplate")
-KINDS: Mapping[str, EntryKind] = {kind.method: kind for kind in (TOOLS, PROMPTS, RESOURCES, TEMPLATES)}
+_KINDS = {shape.method: kind for kind, shape in SHAPES.items()}
 
 
 class ServerList(NamedTuple):
@@ -40,8 +36,13 @@ class ServerList(NamedTuple):
     """
 
     server: str
-    entries: tuple[tuple[str, bytes], ...]
+    entries: Sequence[tuple[str, bytes]]
     links: bool = False
+
+    @classmethod
+    def of(cls, server: str, entries: Sequence[tuple[str, bytes]]) -> ServerList:
+        """The list of these entries."""
+        return cls(server, entries, any(_LINK in item for _, item in entries))
 
     @property
     def names(self) -> list[str]:
@@ -49,22 +50,48 @@ class ServerList(NamedTuple):
         return [name for name, _ in self.entries]
 
 
-def read_entries(server: str, kind: EntryKind, items: Iterable[bytes]) -> Piecewise[ServerList]:
-    """The entries that have a name; others cannot be used."""
+class ListPage(NamedTuple):
+    """The entries of one page, each with its name or URI, and the cursor of the next page."""
+
+    entries: list[tuple[str, bytes]]
+    cursor: str | None = None
+
+
+def read_page(response: bytes, shape: ListShape) -> Piecewise[ListPage | None]:
+    """One page of a server's list: none of a server that knows no such method, None where it is no list.
+
+    An entry without a name, or with two, cannot be used. Raises BadJson, and ListRefused for what can be read in two
+    ways, or is too much.
+    """
+    found, message = yield from certain_outline(response, shape.key, shape.of_result, MOST_ITEMS, "entries")
+    if found is None or found.list_at is None:
+        return ListPage([]) if says_no_such_method(message) else None
+    entries = yield from read_entries(shape, (response[start:end] for start, end in found.spans))
+    return ListPage(entries, next_cursor(found.rest(response)))
+
+
+def read_entries(shape: ListShape, items: Iterable[bytes]) -> Piecewise[list[tuple[str, bytes]]]:
+    """The entries that have one name."""
     found = []
     for item in items:
-        name = (yield from one_piece(partial(parse, item), len(item))).get(kind.name)
-        if isinstance(name, str):
+        name = yield from entry_name(item, _KINDS[shape.method])
+        if name is not None:
             found.append((name, item))
-        yield None
-    return ServerList(server, tuple(found), any(_LINK in item for _, item in found))
+    return found
+
+
+def stored_entries(value: bytes, shape: ListShape) -> Piecewise[list[tuple[str, bytes]]]:
+    """The entries of a JSON array that was written down."""
+    spans = yield from Reader(value).items(MOST_ITEMS)
+    items = (value[start:end] for start, end in zip(spans[::2], spans[1::2], strict=True))
+    return (yield from read_entries(shape, items))
 
 
 Change = Callable[[str, str, bytes], bytes | None]
 """Gives the entry of a server, with its name there, as clients see it; None where they do not."""
 
 
-def change_of(kind: EntryKind, names: NameTable | None, uris: UriTable) -> Change:
+def change_of(kind: ListShape, names: NameTable | None, uris: UriTable) -> Change:
     """The change that entries of this kind need. ``names`` are those of tools or prompts."""
     if kind in (TOOLS, PROMPTS):
         assert names is not None, "tools and prompts have names"

@@ -156,6 +156,11 @@ class NameTable:
         """
         return self._owners.get(shown) or self._unlisted(shown)
 
+    def is_certain(self, shown: str) -> bool:
+        """Tell whether the lists of servers that are not known here can say nothing else about the owner of a name."""
+        prefixes = (self._rules.prefix(each) for each in self._servers)
+        return self._unlisted(shown) is not None and sum(map(shown.startswith, prefixes)) == 1
+
     def _unlisted(self, shown: str) -> Owner | None:
         if (not self._rules.prefixed and len(self._servers) > 1) or shown != accepted(shown):
             return None

@@ -13,21 +13,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from adapter.errors import BadJson
 from adapter.rules.mounts.names import Owner
 from adapter.rules.text.expressions import LONGEST_URI, Expression, ExpressionInvalid
-from adapter.wire.envelope import dump
-from adapter.wire.spans import Edit, Path, Replace
+from adapter.wire.envelope import dump, parse
+from adapter.wire.spans import Edit, Path, Replace, edit
 
 SCHEME: Final = "mount://"
 _WIDGET = "ui://"
 _WIDGETS = "ui://mount/"
 _MARKS = (SCHEME, _WIDGETS)
 
+UPDATED: Final = "notifications/resources/updated"
+
+LARGEST: Final = 1 << 20
+"""Bytes of a message in which URIs are told apart."""
+
 MOST_TEMPLATES: Final = 1000
 """Templates of one server that are compared."""
 
 _VARIABLE = re.compile(r"\{[^{}]*\}")
 _FLAT_UI = "ui/resourceUri"
+
+
+def names_uri(data: bytes) -> bool:
+    """Tell whether a message may have a URI that is to be told apart."""
+    return b'"uri"' in data or b"resourceUri" in data or b"\\u" in data
 
 
 def told_apart(server: str, uri: str) -> str:
@@ -110,8 +121,8 @@ class UriTable:
         return None if found is None else Owner(found, uri)
 
     def _owner_of_plain(self, uri: str) -> str | None:
-        if uri in self._listed:
-            return self._listed[uri]
+        if (listed := self._listed.get(uri) or self._owners_of_templates.get(uri)) is not None:
+            return listed
         if len(self._ids) == 1:
             return next(iter(self._ids.values()))
         if len(uri) > LONGEST_URI:
@@ -132,6 +143,26 @@ class UriTable:
         if len(self._ids) == 1 or (owner == server and not template.startswith(_MARKS)):
             return template
         return told_apart(server, template)
+
+    # --- messages ---------------------------------------------------------------------------------------------
+
+    def told_apart(self, server: str, data: bytes) -> bytes:
+        """A message of the server with the URIs that clients know. One that is too large to be looked into stays."""
+        if len(data) > LARGEST:
+            return data
+        try:
+            message = parse(data)
+        except BadJson:
+            return data
+        if not isinstance(message, dict):
+            return data
+        result, params = message.get("result"), message.get("params")
+        edits: list[Edit] = []
+        if isinstance(result, dict):
+            edits = self.edits_of_result(server, result, ("result",))
+        elif message.get("method") == UPDATED and isinstance(params, dict):
+            edits = self.edit_of(server, ("params", "uri"), params.get("uri"))
+        return edit(data, edits) if edits else data
 
     # --- edits --------------------------------------------------------------------------------------------------
 

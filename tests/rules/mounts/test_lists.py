@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import json
 
+from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.mounts.lists import (
     MISSING,
     PROMPTS,
     RESOURCES,
     TEMPLATES,
     TOOLS,
-    EntryKind,
     ServerList,
+    asks_for_page,
     change_of,
     list_response,
     merged,
     read_entries,
+    read_page,
+    stored_entries,
 )
 from adapter.rules.mounts.names import NameTable, NamingRules, ServerNames
 from adapter.rules.mounts.uris import ServerUris, UriTable
 from adapter.wire.piecewise import at_once
 
 
-def listed(server: str, kind: EntryKind, *items: bytes) -> ServerList:
-    return at_once(read_entries(server, kind, items))
+def listed(server: str, kind: ListShape, *items: bytes) -> ServerList:
+    return ServerList.of(server, at_once(read_entries(kind, items)))
 
 
 def names_of(*lists: ServerList) -> NameTable:
@@ -76,3 +79,30 @@ def test_a_list_says_which_servers_are_missing() -> None:
     result = json.loads(list_response(b'"x"', "tools", b"[1]", {"a": "is down"}, modern=True))["result"]
     assert result["_meta"] == {MISSING: {"a": "is down"}}
     assert (result["resultType"], result["cacheScope"]) == ("complete", "private")
+
+
+def test_a_page_is_read_with_its_cursor() -> None:
+    """What is no entry, has no name or two, is left out."""
+    tools = b'[{"name":"a"}, 3,{"title":"x"},{"name":"b","name":"c"} , {"name":"d"}]'
+    page = at_once(read_page(b'{"id":1,"result":{"tools":' + tools + b',"nextCursor":"x"}}', TOOLS))
+    assert page is not None
+    assert page.entries == [("a", b'{"name":"a"}'), ("d", b'{"name":"d"}')]
+    assert page.cursor == "x"
+    stored = b"[" + b",".join(item for _, item in page.entries) + b"]"
+    assert at_once(stored_entries(stored, TOOLS)) == page.entries
+
+
+def test_a_server_without_such_a_list_has_an_empty_one() -> None:
+    """Any other answer is no list."""
+    absent = at_once(read_page(b'{"id":1,"error":{"code":-32601,"message":""}}', PROMPTS))
+    assert absent == ([], None)
+    assert at_once(read_page(b'{"id":1,"error":{"code":-32603,"message":""}}', PROMPTS)) is None
+    assert at_once(read_page(b'{"id":1,"result":{}}', PROMPTS)) is None
+
+
+def test_a_cursor_is_seen_in_any_spelling() -> None:
+    """The merged list has one page."""
+    assert asks_for_page(b'{"params":{"cursor":"x"}}')
+    assert asks_for_page(b'{"params":{"c\\u0075rsor":"x"}}')
+    assert not asks_for_page(b'{"params":{"cursor":null}}')
+    assert not asks_for_page(b'{"params":{"_meta":{"cursor":"x"}}}')
