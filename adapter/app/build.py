@@ -121,9 +121,11 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
     build_relay(app, None if metering is None else metering.operations)
     if settings.mounts:
         # Late: most adapters have an address for each server.
-        from adapter.relay.mounts.building import build_mounts
+        from adapter.relay.mounts.building import MountBuilder
 
-        app.merged = build_mounts(settings, app.relay, app.sessions, app.servers, VERSION)
+        documents = frozenset[str]().union(*(app.files.own_resources(each)[0] for each in settings.servers))
+        mounts = MountBuilder(settings, app.relay, app.sessions, app.servers, app.log, documents, VERSION)
+        app.merged = mounts.all()
     if metering is not None:
         metering.observe_files(app.files, settings)
 
@@ -162,6 +164,7 @@ def _build_edge(app: App, verifier: TokenVerifier | None) -> None:
         from adapter.app.access.oauth_callers import build_browser_sign_in
 
         app.sign_in = build_browser_sign_in(app, settings.console.oauth, guard, verifier)
+    app.health.mounts = {each.mount.id: each.lists for each in app.merged}
     app.console = _console(app)
     app.branches += app.files.branches(guard, app.trail, app.tracing)
     if app.grants is not None:

@@ -23,6 +23,7 @@ from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
     # Only a process among several has it.
+    from adapter.relay.mounts.lists import MountLists
     from adapter.relay.replicas.registry import OtherReplica, Replicas
 
 
@@ -43,6 +44,8 @@ class Health:
     settings: Settings
     replicas: Replicas | None = None
     begun: float = field(default_factory=time.time, init=False)
+    mounts: Mapping[str, MountLists] = field(default_factory=dict, init=False)
+    """The lists of merged mounts, by the ids of these."""
 
     async def live(self, request: Request) -> tuple[int, bytes]:
         """200 as long as the loop turns."""
@@ -74,6 +77,8 @@ class Health:
         if reason:
             body["degraded_reason"] = reason
         body["servers"] = servers
+        if self.mounts:
+            body["mounts"] = [_mount(name, lists, details) for name, lists in self.mounts.items()]
         body["sessions"] = {"active": active}
         body["persistence"] = {
             "type": self.settings.state_persistence.type,
@@ -189,6 +194,14 @@ class Health:
         if details and missing:
             shown["missing_by_server"] = missing
         return shown
+
+
+def _mount(name: str, lists: MountLists, details: bool) -> dict[str, Any]:
+    """The servers that a merged mount cannot list, and the names that it hides."""
+    missing, hidden = lists.missing, lists.hidden()
+    if not details:
+        return {"mount_id": name, "missing": list(missing), "hidden_names": len(hidden)}
+    return {"mount_id": name, "missing": missing, "hidden_names": list(map(str, hidden))}
 
 
 def _unknown(server: Server) -> str | None:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from structlog.typing import FilteringBoundLogger
 
 from adapter.relay.exchange import Exchanges
-from adapter.relay.mounts.lists import MemberLists
+from adapter.relay.mounts.held_lists import HeldLists
+from adapter.relay.mounts.lists import ListRules, MountLists
 from adapter.relay.mounts.merged import MergedMount
+from adapter.relay.mounts.reading import ListReader
 from adapter.relay.mounts.sessions import MountSessions
-from adapter.relay.server import Server, Servers
+from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
 from adapter.rules.mounts.names import NamingRules
 from adapter.rules.text.expressions import NamePattern
 from adapter.settings.mounts import MountSettings
 from adapter.settings.root import Settings
+from adapter.state.port import Store
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest
 
 
@@ -29,44 +36,69 @@ class NoUpstream(Upstream):
         """See Upstream."""
 
 
-def build_mounts(
-    settings: Settings, relay: Exchanges, sessions: Sessions, servers: Servers, version: str
-) -> Sequence[MergedMount]:
-    """Build the merged mounts over the relay and its servers. ``version`` is that of the adapter."""
-    serves_missing = settings.sessions.missing_id == "principal"
-    built = []
-    for mount in settings.mounts:
-        members = {entry.id: servers[entry.id] for entry in settings.members_of(mount)}
-        info = {"name": mount.id, "version": version}
-        built.append(_built(mount, relay, sessions, members, info, serves_missing))
-    return built
+@dataclass(frozen=True, slots=True)
+class MountBuilder:
+    """Builds merged mounts over the ``relay`` and its ``servers``. ``documents`` are the URIs of the adapter's own
+    documents, which all servers have alike; ``version`` is that of the adapter.
+    """
+
+    settings: Settings
+    relay: Exchanges
+    sessions: Sessions
+    servers: Mapping[str, Server]
+    log: FilteringBoundLogger
+    documents: frozenset[str]
+    version: str
+
+    def all(self) -> Sequence[MergedMount]:
+        """All mounts of the settings."""
+        return [self._built(mount) for mount in self.settings.mounts]
+
+    def _built(self, mount: MountSettings) -> MergedMount:
+        servers = {entry.id: self.servers[entry.id] for entry in self.settings.members_of(mount)}
+        light = Server(mount.id, mount.path, NoUpstream())
+        # What decides how a request is read here, and what is known of its sender, is what any of the servers asks for.
+        light.stages.guards = any(each.stages.guards for each in servers.values())
+        light.stages.empty = all(each.stages.empty for each in servers.values())
+        light.apart = any(each.apart for each in servers.values())
+        sessions = MountSessions(self.relay, self.sessions, light, servers)
+        serves_missing = self.settings.sessions.missing_id == "principal"
+        info = {"name": mount.id, "version": self.version}
+        return MergedMount(
+            self.relay, light, servers, sessions, self._lists(mount, sessions), info, serves_missing
+        )
+
+    def _lists(self, mount: MountSettings, sessions: MountSessions) -> MountLists:
+        logger = self.log.bind(mount=mount.id)
+        held = []
+        for entry in self.settings.members_of(mount):
+            reader = ListReader(self.relay, sessions, self.servers[entry.id])
+            has_files = entry.has_files and self.settings.artifacts.enabled
+            lists = HeldLists(reader, self._store, time.monotonic, has_files=has_files)
+            lists.on_missing = partial(_tell_missing, logger, entry.id)
+            held.append(lists)
+        merged = MountLists(held, self._rules(mount))
+        merged.on_hidden = lambda name: logger.warning("a name is hidden at the mount", why=str(name))
+        return merged
+
+    @property
+    def _store(self) -> Store:
+        return self.sessions.store
+
+    def _rules(self, mount: MountSettings) -> ListRules:
+        """The rules by which a mount joins the lists of its servers."""
+        prefixed, tools = mount.prefix != "none", mount.tools
+        allow, deny = (tuple(map(NamePattern, each)) for each in (tools.allow, tools.deny))
+        stages = {entry.id: self.servers[entry.id].stages for entry in self.settings.members_of(mount)}
+        return ListRules(
+            NamingRules(prefixed, allow, deny),
+            NamingRules(prefixed),
+            {server: each.named_tools - each.upstream_tools for server, each in stages.items()},
+            self.documents,
+            (self.settings.artifacts.uri_scheme, self.settings.uploads.uri_scheme),
+            mount.list_timeout_seconds,
+        )
 
 
-def _built(
-    settings: MountSettings,
-    relay: Exchanges,
-    sessions: Sessions,
-    servers: Servers,
-    info: Mapping[str, str],
-    serves_missing: bool,
-) -> MergedMount:
-    mount = Server(settings.id, settings.path, NoUpstream())
-    # What decides how a request is read here, and what is known of its sender, is what any of the servers asks for.
-    mount.stages.guards = any(each.stages.guards for each in servers.values())
-    mount.stages.empty = all(each.stages.empty for each in servers.values())
-    mount.apart = any(each.apart for each in servers.values())
-    mount_sessions = MountSessions(relay, sessions, mount, servers)
-    prefixed = settings.prefix != "none"
-    tools = NamingRules(
-        prefixed, tuple(map(NamePattern, settings.tools.allow)), tuple(map(NamePattern, settings.tools.deny))
-    )
-    lists = MemberLists(
-        relay,
-        mount_sessions,
-        servers,
-        tools,
-        NamingRules(prefixed),
-        settings.list_timeout_seconds,
-        time.monotonic,
-    )
-    return MergedMount(relay, mount, servers, mount_sessions, lists, info, serves_missing)
+def _tell_missing(logger: FilteringBoundLogger, server: str, why: str) -> None:
+    logger.warning("a server is missing at the mount", server=server, why=why)

@@ -14,6 +14,7 @@ from adapter.relay.replies import EVENT_STREAM, media_type, too_large
 from adapter.relay.server import Server
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.mounts.member_ids import downward, is_news, is_plain
+from adapter.rules.mounts.uris import names_uri
 from adapter.upstream.port import Sink
 from adapter.wire.sse import SseEvent, SseReader, replace_data, replace_id
 
@@ -23,17 +24,29 @@ News = Callable[[str], None]
 """Is given the id of a server that says that one of its lists has changed."""
 
 
+Uris = Callable[[str, bytes], bytes]
+"""Gives a message of the server of that id with the URIs that clients of the mount know."""
+
+
+def same_uris(server: str, data: bytes) -> bytes:  # noqa: ARG001 (one of Uris)
+    """The message as it is: where one server is all there is."""
+    return data
+
+
 class MemberEvents:
-    """Reads the stream of one server, and gives what clients may have of it. ``news``: see News.
+    """Reads the stream of one server, and gives what clients may have of it. ``news``: see News, ``uris``: see Uris.
 
     ``subscription``: the stream is one part of a client's subscription, which the mount acknowledges and ends itself.
     """
 
-    def __init__(self, server: Server, news: News, *, subscription: bool = False) -> None:
+    def __init__(
+        self, server: Server, news: News, uris: Uris = same_uris, *, subscription: bool = False
+    ) -> None:
         self._subscription = subscription
         self._id = server.id
         self._limit = server.rules.answer_limit
         self._news = news
+        self._uris = uris
         self._reader = SseReader(self._limit)
 
     @property
@@ -57,6 +70,7 @@ class MemberEvents:
             not (self._subscription or self._reader.inside)
             and chunk.endswith(b"\n\n")
             and is_plain(chunk)
+            and not names_uri(chunk)
             and not _HAS_ID.search(chunk)
         ):
             # Whole events behind whole events, of which none has to change: most answers are one such chunk.
@@ -74,7 +88,7 @@ class MemberEvents:
                 return b""
             if is_news(event.data):
                 self._news(self._id)
-            data = downward(self._id, event.data)
+            data = self._uris(self._id, downward(self._id, event.data))
             if data is not event.data:
                 raw = replace_data(event, data)
         if event.id:
@@ -124,23 +138,23 @@ class _ToldApart:
         await self._sink.drained()
 
 
-def told_apart(answer: ClientResponse, server: Server, news: News) -> ClientResponse:
+def told_apart(answer: ClientResponse, server: Server, news: News, uris: Uris = same_uris) -> ClientResponse:
     """The answer of a server as the client of the mount may have it."""
     body = answer.body
     streams = media_type(answer.headers) == EVENT_STREAM
     if isinstance(body, bytes):
-        if is_plain(body) and not (streams and _HAS_ID.search(body)):
+        if is_plain(body) and not names_uri(body) and not (streams and _HAS_ID.search(body)):
             return answer
         if streams:
-            events = MemberEvents(server, news)
+            events = MemberEvents(server, news, uris)
             answer.body = events.feed(body) + events.rest
         else:
-            answer.body = downward(server.id, body)
+            answer.body = uris(server.id, downward(server.id, body))
         if answer.body is not body and answer.body != body:
             answer.headers, answer.length = of_changed_body(answer.headers), None
         return answer
     if streams:
-        events = MemberEvents(server, news)
+        events = MemberEvents(server, news, uris)
         inner = ClientResponse(answer.status, answer.headers, body)
         if isinstance(body, Flow):
             poured = body

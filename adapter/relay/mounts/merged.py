@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from adapter.errors import BadJson, BadRequest, SessionMissing, SessionUnknown
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, Exchanges, both
 from adapter.relay.mounts.asks import message_to, with_version
 from adapter.relay.mounts.events import told_apart
-from adapter.relay.mounts.lists import KEYS, MemberLists, response_of
+from adapter.relay.mounts.lists import MountLists
+from adapter.relay.mounts.reading import response_of
 from adapter.relay.mounts.sessions import MountSession, MountSessions, NotOpened
 from adapter.relay.mounts.streams import open_stream, subscribed
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
-from adapter.rules.mounts.introduction import CAPABILITIES
+from adapter.rules.mounts.introduction import CAPABILITIES, joined_instructions
+from adapter.rules.mounts.lists import KINDS
 from adapter.rules.mounts.member_ids import member_id, member_of, upward
 from adapter.wire.envelope import (
     INVALID_PARAMS,
@@ -38,7 +41,6 @@ LISTS_OF = {"tools/call": "tools/list", "prompts/get": "prompts/list"}
 """The methods that go by name, and the lists in which their names stand."""
 
 _BY_URI = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
-_NAME = ("params", "name")
 _SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 _MODERN_STATUS = {INVALID_PARAMS: 400, METHOD_NOT_FOUND: 404}
 """A modern client reads from the status whether the request was understood."""
@@ -56,7 +58,7 @@ class MergedMount:
     mount: Server
     servers: Mapping[str, Server]
     sessions: MountSessions
-    lists: MemberLists
+    lists: MountLists
     info: Mapping[str, Any]
     serves_missing: bool = False
     end: Callable[[ClientRequest, float], Any] = field(init=False)
@@ -111,6 +113,7 @@ class MergedMount:
         assert isinstance(version, str)
         session_id = await self.sessions.create(ask, envelope, version)
         introduced = {"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": self.info}
+        introduced |= self._instructions()
         answer = _result(envelope, introduced)
         answer.headers = [JSON, ("Mcp-Session-Id", session_id)]
         return answer
@@ -123,8 +126,13 @@ class MergedMount:
             "supportedVersions": list(MODERN_VERSIONS),
             "capabilities": CAPABILITIES,
             "_meta": {_SERVER_INFO: self.info},
+            **self._instructions(),
         }
         return _result(envelope, introduced)
+
+    def _instructions(self) -> dict[str, str]:
+        joined = joined_instructions(self.lists.instructions())
+        return {} if joined is None else {"instructions": joined}
 
     def _refused(self, ask: ClientRequest, envelope: Envelope, code: int, why: str) -> ClientResponse:
         status = _MODERN_STATUS.get(code, 200) if ask.sender.era is MODERN else 200
@@ -138,13 +146,14 @@ class MergedMount:
         method = envelope.method
         if method in LISTS_OF:
             return await self._by_name(ask, session, envelope)
-        if method in KEYS:
+        if method in KINDS:
             return ClientResponse(200, [JSON], await self.lists.merged(ask, session, method))
         if method in _BY_URI:
-            server = await self.lists.owner_of_uri(ask, session, envelope.name or "")
-            if server is None:
+            owner = await self.lists.owner_of_uri(ask, session, envelope.name or "")
+            if owner is None:
                 return self._refused(ask, envelope, RESOURCE_NOT_FOUND, "Resource not found")
-            return await self._send(ask, session, self.servers[server], envelope)
+            message = _about(envelope, "uri", owner.name)
+            return await self._send(ask, session, self.servers[owner.server], message)
         if method.startswith("tasks/"):
             return await self._about_task(ask, session, envelope)
         if method == "completion/complete":
@@ -158,7 +167,8 @@ class MergedMount:
         if method == "server/discover" and ask.sender.era is MODERN:
             return self._discovered(envelope)
         if method == LISTEN and ask.sender.era is MODERN:
-            return await subscribed(self.relay, self.servers, ask, envelope, self.lists.changed)
+            uris = partial(self.lists.told_apart, ask, session)
+            return await subscribed(self.relay, self.servers, ask, envelope, self.lists.changed, uris)
         return self._refused(ask, envelope, METHOD_NOT_FOUND, f"Method not found: {method[:128]}")
 
     async def _by_name(
@@ -168,12 +178,9 @@ class MergedMount:
         owner = None if name is None else await self.lists.owner(ask, session, LISTS_OF[method], name)
         if owner is None:
             return self._refused(ask, envelope, INVALID_PARAMS, f"{_UNKNOWN[method]}: {name or ''}")
-        message = envelope
-        if owner.name != name:
-            body = _renamed(envelope.body, name or "", owner.name)
-            message = Envelope(envelope.kind, method, envelope.id, owner.name, envelope.meta, body)
-            message.trace = envelope.trace
-        return await self._send(ask, session, self.servers[owner.server], message)
+        return await self._send(
+            ask, session, self.servers[owner.server], _about(envelope, "name", owner.name)
+        )
 
     async def _complete(
         self, ask: ClientRequest, session: MountSession | None, envelope: Envelope
@@ -181,18 +188,16 @@ class MergedMount:
         ref = named(parse(envelope.body), "ref")
         ref = ref if isinstance(ref, dict) else {}
         name, uri = ref.get("name"), ref.get("uri")
-        server, message = None, envelope
+        owner, member = None, "name"
         if isinstance(name, str):
             owner = await self.lists.owner(ask, session, "prompts/list", name)
-            if owner is not None:
-                server = owner.server
-                change = Replace(("params", "ref", "name"), dump(owner.name))
-                message = envelope.with_body(edit(envelope.body, [change]))
         elif isinstance(uri, str):
-            server = await self.lists.owner_of_uri(ask, session, uri)
-        if server is None:
+            owner, member = await self.lists.owner_of_uri(ask, session, uri), "uri"
+        if owner is None:
             return self._refused(ask, envelope, INVALID_PARAMS, "No server knows what is to be completed.")
-        return await self._send(ask, session, self.servers[server], message)
+        change = Replace(("params", "ref", member), dump(owner.name))
+        message = envelope.with_body(edit(envelope.body, [change]))
+        return await self._send(ask, session, self.servers[owner.server], message)
 
     async def _about_task(
         self, ask: ClientRequest, session: MountSession | None, envelope: Envelope
@@ -228,7 +233,7 @@ class MergedMount:
         self, ask: ClientRequest, session: MountSession | None, server: Server, message: Envelope
     ) -> ClientResponse:
         session_id = None if session is None else await self.sessions.enter(ask, session, server)
-        is_renamed = ask.sender.era is MODERN and message.method in LISTS_OF
+        is_renamed = ask.sender.era is MODERN and (message.method in LISTS_OF or message.method in _BY_URI)
         own = message_to(ask, server, session_id, message, message.name if is_renamed else None)
         if session_id is not None:
             version = self.sessions.version_at(session_id)
@@ -241,7 +246,7 @@ class MergedMount:
             if over is not None:
                 over()
             raise
-        answer = told_apart(answer, server, self.lists.changed)
+        answer = told_apart(answer, server, self.lists.changed, partial(self.lists.told_apart, ask, session))
         if over is None:
             return answer
         if isinstance(answer.body, bytes):
@@ -313,7 +318,10 @@ class MergedMount:
     async def _listen(self, ask: ClientRequest) -> ClientResponse:
         """Open the one stream of a session, which carries those of its sessions at all servers."""
         session = await self.sessions.find(ask)
-        return await open_stream(self.relay, self.sessions, self.servers, ask, session, self.lists.changed)
+        uris = partial(self.lists.told_apart, ask, session)
+        return await open_stream(
+            self.relay, self.sessions, self.servers, ask, session, self.lists.changed, uris
+        )
 
 
 def _result(envelope: Envelope, value: Mapping[str, Any]) -> ClientResponse:
@@ -321,10 +329,17 @@ def _result(envelope: Envelope, value: Mapping[str, Any]) -> ClientResponse:
     return ClientResponse(200, [JSON], body)
 
 
-def _renamed(body: bytes, shown: str, name: str) -> bytes:
-    """The body of a request under the name that the server knows."""
-    said = b'"name":' + dump(shown)
-    if body.count(b'"name"') == 1 and b"\\u" not in body and said in body:
+def _about(envelope: Envelope, member: str, name: str) -> Envelope:
+    """The request with the name or URI that the server knows; ``member`` is where in its params it stands."""
+    if name == envelope.name:
+        return envelope
+    said = b'"%b":%b' % (member.encode(), dump(envelope.name))
+    body, new = envelope.body, dump(name)
+    if body.count(b'"%b"' % member.encode()) == 1 and b"\\u" not in body and said in body:
         # Most clients write it so, and nothing else in the message can be meant.
-        return body.replace(said, b'"name":' + dump(name), 1)
-    return edit(body, [Replace(_NAME, dump(name))])
+        body = body.replace(said, b'"%b":%b' % (member.encode(), new), 1)
+    else:
+        body = edit(body, [Replace(("params", member), new)])
+    found = Envelope(envelope.kind, envelope.method, envelope.id, name, envelope.meta, body)
+    found.trace = envelope.trace
+    return found

@@ -14,7 +14,7 @@ from adapter.relay.call.get_streams import ACKNOWLEDGED
 from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges
 from adapter.relay.flow import last_words_behind
 from adapter.relay.mounts.asks import message_to, stream_from, with_version
-from adapter.relay.mounts.events import MemberEvents, News
+from adapter.relay.mounts.events import MemberEvents, News, Uris
 from adapter.relay.mounts.sessions import MountSession, MountSessions
 from adapter.relay.replies import EVENT_STREAM, media_type
 from adapter.relay.server import Server
@@ -42,6 +42,7 @@ class MergedStream:
     ask: ClientRequest
     session: MountSession
     news: News
+    uris: Uris
     _pieces: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(WAITING), init=False)
     _reading: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _over: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -82,7 +83,7 @@ class MergedStream:
     async def _follow(self, server: Server, after: str | None) -> None:
         pause = SHORTEST_PAUSE
         while True:
-            events = MemberEvents(server, self.news)
+            events = MemberEvents(server, self.news, self.uris)
             try:
                 if not await self._read(server, after, events):
                     return
@@ -117,9 +118,10 @@ async def open_stream(
     ask: ClientRequest,
     session: MountSession,
     news: News,
+    uris: Uris,
 ) -> ClientResponse:
     """Open a stream of a session, or resume one. Raises StoreUnavailable."""
-    stream = MergedStream(relay, sessions, ask, session, news)
+    stream = MergedStream(relay, sessions, ask, session, news, uris)
     resumed = member_of(ask.sender.last_event_id, servers)
     if resumed is not None and await sessions.is_open(session, servers[resumed[0]]):
         stream.follow(servers[resumed[0]], resumed[1])
@@ -143,7 +145,12 @@ async def open_stream(
 
 
 async def subscribed(
-    relay: Exchanges, servers: Mapping[str, Server], ask: ClientRequest, envelope: Envelope, news: News
+    relay: Exchanges,
+    servers: Mapping[str, Server],
+    ask: ClientRequest,
+    envelope: Envelope,
+    news: News,
+    uris: Uris,
 ) -> ClientResponse:
     """The stream of ``subscriptions/listen``, which carries those of all servers.
 
@@ -160,7 +167,7 @@ async def subscribed(
                     if answer.status != 200 or media_type(answer.headers) != EVENT_STREAM:
                         return
                     pause = SHORTEST_PAUSE
-                    async for piece in MemberEvents(server, news, subscription=True).whole(answer):
+                    async for piece in MemberEvents(server, news, uris, subscription=True).whole(answer):
                         await pieces.put(piece)
                 finally:
                     await answer.close()

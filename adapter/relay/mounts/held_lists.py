@@ -1,0 +1,216 @@
+"""The lists of one server of a merged mount, as the adapter holds them, also while the server does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from adapter.errors import AdapterError, StoreUnavailable
+from adapter.relay.background import SingleFlight, in_turns, nothing
+from adapter.relay.exchange import ClientRequest
+from adapter.relay.mounts.reading import ListReader
+from adapter.relay.mounts.sessions import MountSession
+from adapter.rules.access.principals import party_of
+from adapter.rules.access.visible_lists import ListShape
+from adapter.rules.last_used import LastUsed, Weight
+from adapter.rules.mounts.lists import RESOURCES, ServerList, stored_entries
+from adapter.state.port import Store
+
+TABLE = "mount_lists"
+"""Table: the last list of each kind that all callers of a server see, by ``SERVER/METHOD``."""
+
+FRESH_FOR = 30.0
+"""Seconds after which a list is read again, though its server did not say that it has changed."""
+
+RETRY = 1.0
+"""Seconds for which a server that failed to list something is not asked again."""
+
+MOST_HELD, HELD_BYTES = 256, 64 << 20
+"""Lists of one server, and their bytes, that are held: those of all callers, or of callers who see the same."""
+
+LONGEST_STORED = 8 << 20
+"""Bytes of a list that is written down, for the time when its server does not answer."""
+
+_serials = itertools.count(1)
+
+
+class HeldList(NamedTuple):
+    """A list under a number that no other list has. Where it is not what the server lists now, ``missing`` says why."""
+
+    serial: int
+    entries: ServerList
+    size: int = 0
+    missing: str | None = None
+
+
+class ListKey(NamedTuple):
+    """The kind of a list, and a text that is equal for callers who see the same; None for a list of all callers."""
+
+    shape: ListShape
+    whose: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class HeldLists:
+    """Holds the lists that ``reader`` reads. ``clock`` never goes back. ``on_change`` is told of a kind of which the
+    server lists something else than it did, or something at all again. ``has_files``: callers have resources of their
+    own.
+    """
+
+    reader: ListReader
+    store: Store
+    clock: Callable[[], float]
+    has_files: bool = False
+    on_change: Callable[[ListShape], None] = field(default=nothing, init=False)
+    on_missing: Callable[[str], None] = field(default=nothing, init=False)
+    """Is told why the server could not list something that it could list before."""
+    on_held: Callable[[], None] = field(default=nothing, init=False)
+    """Is called when another list is held than before."""
+    failures: dict[str, str] = field(default_factory=dict, init=False)
+    """Why the last read of a list failed, by method."""
+    _held: LastUsed[ListKey, HeldList] = field(init=False)
+    _due: dict[ListKey, float] = field(default_factory=dict, init=False)
+    _began: dict[ListKey, float] = field(default_factory=dict, init=False)
+    _reading: SingleFlight[ListKey, HeldList] = field(init=False)
+    _stored: dict[str, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._held = LastUsed(MOST_HELD, HELD_BYTES, lambda held: Weight(held.serial, held.size))
+        self._reading = SingleFlight()
+
+    def __repr__(self) -> str:
+        return f"<HeldLists of {self.id!r}: {len(self._held)}>"
+
+    @property
+    def id(self) -> str:
+        """The id of the server."""
+        return self.reader.server.id
+
+    def changed(self) -> None:
+        """Have all lists be read again: the server says that something has changed, or answers again."""
+        self._due.clear()
+
+    async def leave(self, within: float) -> None:
+        """Read nothing any more, and end the adapter's own session."""
+        await self._reading.close()
+        await self.reader.leave(within)
+
+    @property
+    def varies(self) -> bool:
+        """Tell whether callers may see different things."""
+        return self.reader.server.apart or self.reader.server.stages.access is not None
+
+    def key_of(self, shape: ListShape, ask: ClientRequest, session: MountSession | None) -> ListKey:
+        """The key of the list that this caller sees."""
+        own_files = self.has_files and shape is RESOURCES and (session is None or self.id in session.members)
+        if not own_files and not self.varies:
+            return ListKey(shape)
+        return ListKey(shape, party_of(ask.sender.caller) if session is None else session.session.key)
+
+    def last(self, key: ListKey) -> HeldList | None:
+        """The last list of these callers, however old it is."""
+        return self._held.get(key)
+
+    def fresh(self, key: ListKey) -> HeldList | None:
+        """The list if it is surely as it is now."""
+        if self.clock() >= self._due.get(key, 0.0) or key.shape.method in self.failures:
+            return None
+        return self._held.get(key)
+
+    async def current(
+        self, key: ListKey, ask: ClientRequest, session: MountSession | None, within: float
+    ) -> HeldList:
+        """The list as it is now. Of a server that does not answer so soon, it is the one that was known last."""
+        held = self.fresh(key)
+        if held is not None:
+            return held
+        if self.clock() < self._due.get(key, 0.0):
+            return await self._known(key, self.failures.get(key.shape.method, ""))
+        began = self._began.setdefault(key, self.clock())
+        try:
+            # Who asks while others have waited for long already does not wait as long again.
+            async with asyncio.timeout(max(0.0, began + within - self.clock())):
+                return await self._reading.get(key, partial(self._read, key, ask, session))
+        except TimeoutError:
+            reason = f"The server did not answer within {within:g} s."
+        except AdapterError as error:
+            reason = str(error)
+            self._due[key] = self.clock() + RETRY
+        if not self.failures:
+            self.on_missing(reason)
+        self.failures[key.shape.method] = reason
+        return await self._known(key, reason)
+
+    async def _known(self, key: ListKey, reason: str) -> HeldList:
+        held = self._held.get(key) or await self._load(key)
+        if held is None:
+            return HeldList(0, ServerList(self.id, ()), 0, reason)
+        return held._replace(missing=reason)
+
+    async def _read(self, key: ListKey, ask: ClientRequest, session: MountSession | None) -> HeldList:
+        shape = key.shape
+        try:
+            if key.whose is None:
+                entries = await self.reader.for_all(ask, shape)
+            else:
+                entries = await self.reader.for_caller(ask, session, shape)
+        finally:
+            self._began.pop(key, None)
+        before = self._held.get(key) or (await self._load(key) if key.whose is None else None)
+        held = before
+        if before is None or before.entries != entries or held is None:
+            held = HeldList(next(_serials), entries, sum(len(item) for _, item in entries.entries))
+        if held is not before:
+            self._hold(key, held)
+        self._note_read(key)
+        if key.whose is None:
+            await self._keep(key, held)
+        was_missing = self.failures.pop(shape.method, None) is not None
+        if was_missing or (before is not None and held is not before):
+            self.on_change(shape)
+        return held
+
+    def _hold(self, key: ListKey, held: HeldList) -> None:
+        self._held.put(key, held)
+        self.on_held()
+
+    def _note_read(self, key: ListKey) -> None:
+        # Files of a caller come with any call of it.
+        is_own = self.has_files and key.shape is RESOURCES and key.whose is not None
+        self._due[key] = self.clock() + (0.0 if is_own else FRESH_FOR)
+        if len(self._due) > 2 * MOST_HELD:
+            self._due = {each: due for each, due in self._due.items() if each in self._held.values}
+
+    # --- what is written down ---------------------------------------------------------------------------------
+
+    async def _keep(self, key: ListKey, held: HeldList) -> None:
+        """Write a list down, unless it is there already."""
+        method = key.shape.method
+        if held.size > LONGEST_STORED or self._stored.get(method) == held.serial:
+            return
+        value = b"[" + b",".join(item for _, item in held.entries.entries) + b"]"
+        try:
+            await self.store.put(TABLE, f"{self.id}/{method}", value)
+        except StoreUnavailable:
+            return
+        self._stored[method] = held.serial
+
+    async def _load(self, key: ListKey) -> HeldList | None:
+        """The list that any process wrote down last; None where there is none, and of single callers."""
+        if key.whose is not None:
+            return None
+        try:
+            row = await self.store.get(TABLE, f"{self.id}/{key.shape.method}")
+        except StoreUnavailable:
+            return None
+        if row is None:
+            return None
+        entries = await in_turns(stored_entries(row.value, key.shape))
+        held = HeldList(next(_serials), ServerList.of(self.id, entries), len(row.value))
+        self._hold(key, held)
+        self._stored[key.shape.method] = held.serial
+        return held

@@ -1,0 +1,246 @@
+"""The lists of several servers at one address, over sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from adapter.state.memory import MemoryStore
+from tests.edge.mounting import ALL, MountClient, answered, mount, mounted, tooled
+from tests.edge.raw import Exchange, RawUpstream, Script, initialize_result
+
+NOBODY = "http://127.0.0.1:9/mcp"
+"""An address at which nothing listens."""
+
+UI = {"_meta": {"ui": {"resourceUri": "ui://w"}}}
+QUICK = {"mounts": [{"id": "all", "servers": ["*"], "list_timeout_seconds": 0.01}]}
+BARE = {"mounts": [{"id": "all", "servers": ["*"], "list_timeout_seconds": 20, "prefix": "none"}]}
+
+
+def serving(results: Mapping[str, Any]) -> Script:
+    """Answers each method with its result, and says to all others that there is no such method."""
+
+    async def script(exchange: Exchange) -> None:
+        method = str(exchange.message.get("method"))
+        if exchange.head.method == "GET":
+            await exchange.answer(405, b"")
+        elif method in results:
+            await answered(exchange, results[method])
+        else:
+            error = {"code": -32601, "message": "Method not found"}
+            await exchange.json(
+                orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "error": error})
+            )
+
+    return script
+
+
+def library(*uris: str, templates: tuple[str, ...] = ()) -> Script:
+    """Lists these resources and templates, and tells what was read."""
+    lists = serving(
+        {
+            "tools/list": {"tools": [{"name": "show", **UI}]},
+            "resources/list": {"resources": [{"uri": uri, "name": "n"} for uri in uris]},
+            "resources/templates/list": {"resourceTemplates": [{"uriTemplate": each} for each in templates]},
+            "tools/call": {"content": [{"type": "resource_link", "uri": uris[0], "name": "n"}]},
+        }
+    )
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message.get("method") == "resources/read":
+            params: Any = exchange.message["params"]
+            await answered(exchange, {"contents": [{"uri": params["uri"], "text": exchange.head["host"]}]})
+        else:
+            await lists(exchange)
+
+    return script
+
+
+async def uris(client: MountClient) -> list[str]:
+    listed = (await client.rpc("resources/list"))["result"]
+    return [each["uri"] for each in listed["resources"]]
+
+
+async def test_a_uri_of_two_servers_is_told_apart(tmp_path: Path) -> None:
+    """The first server owns it; the other one's is read, linked and shown as a widget under the mount's scheme."""
+    scripts = {"a": library("x:1", "ui://w"), "b": library("x:1", "x:2", "ui://w")}
+    async with mount(tmp_path, scripts) as (ups, client):
+        assert await uris(client) == ["x:1", "ui://w", "mount://b/x:1", "x:2", "ui://mount/b/w"]
+        for shown, server, uri in (("x:1", "a", "x:1"), ("mount://b/x:1", "b", "x:1"), ("x:2", "b", "x:2")):
+            read = (await client.rpc("resources/read", {"uri": shown}))["result"]["contents"][0]
+            assert read == {"uri": shown, "text": f"127.0.0.1:{ups[server].port}"}
+            asked: Any = ups[server].calls("resources/read")[-1].message["params"]
+            assert asked == {"uri": uri}
+        tools = (await client.rpc("tools/list"))["result"]["tools"]
+        links = [tool["_meta"]["ui"]["resourceUri"] for tool in tools]
+        assert links == ["ui://w", "ui://mount/b/w"]
+        called = await client.rpc("tools/call", {"name": "b_show", "arguments": {}})
+        assert called["result"]["content"][0]["uri"] == "mount://b/x:1"
+
+
+async def test_what_fits_a_template_goes_to_its_server(tmp_path: Path) -> None:
+    """A URI that nobody lists and no template fits is not found."""
+    scripts = {"a": library("x:1"), "b": library("x:2", templates=("y:{id}",))}
+    async with mount(tmp_path, scripts) as (ups, client):
+        read = await client.rpc("resources/read", {"uri": "y:7"})
+        assert read["result"]["contents"][0]["text"] == f"127.0.0.1:{ups['b'].port}"
+        assert (await client.rpc("resources/read", {"uri": "z:7"}))["error"]["code"] == -32002
+
+
+async def test_ten_clients_that_only_list_share_one_session(tmp_path: Path) -> None:
+    """A warm list asks no server, and opens no session of a client."""
+    async with mount(tmp_path, {"a": tooled("a", "run"), "b": tooled("b", "run")}) as (ups, client):
+        for _ in range(10):
+            async with MountClient(client.port) as other:
+                await other.open()
+                assert await other.names() == ["a_run", "b_run"]
+        for up in ups.values():
+            assert [len(up.calls(method)) for method in ("initialize", "tools/list")] == [1, 1]
+
+
+async def test_a_server_that_is_down_is_listed_as_it_was(tmp_path: Path) -> None:
+    """Also after a restart; the list names it, with the reason."""
+    store = MemoryStore()
+    async with RawUpstream(tooled("a", "run")) as up, RawUpstream(tooled("b", "run")) as other:
+        async with (
+            mounted(tmp_path, {"a": up.url, "b": other.url}, store) as port,
+            MountClient(port) as client,
+        ):
+            await client.open()
+            assert await client.names() == ["a_run", "b_run"]
+        async with (
+            mounted(tmp_path, {"a": NOBODY, "b": other.url}, store) as port,
+            MountClient(port) as client,
+        ):
+            await client.open()
+            listed = (await client.rpc("tools/list"))["result"]
+            assert [tool["name"] for tool in listed["tools"]] == ["a_run", "b_run"]
+            assert list(listed["_meta"]["mcp-file-adapter/missing"]) == ["a"]
+
+
+async def test_no_server_gets_the_name_of_one_that_is_down(tmp_path: Path) -> None:
+    """A tool would be shadowed as soon as its server fails."""
+    store = MemoryStore()
+    async with RawUpstream(tooled("a", "run")) as up, RawUpstream(tooled("b", "run", "stop")) as other:
+        async with (
+            mounted(tmp_path, {"a": up.url, "b": other.url}, store, **BARE) as port,
+            MountClient(port) as client,
+        ):
+            await client.open()
+            assert await client.names() == ["run", "stop"]
+        async with (
+            mounted(tmp_path, {"a": NOBODY, "b": other.url}, store, **BARE) as port,
+            MountClient(port) as client,
+        ):
+            await client.open()
+            assert await client.names() == ["run", "stop"]
+            refused = await client.rpc("tools/call", {"name": "run", "arguments": {}})
+            assert refused["error"]["code"] == -32011
+            assert await client.text("stop") == "b ran stop"
+
+
+async def test_a_hung_server_is_missing_until_it_answers(tmp_path: Path) -> None:
+    """A list is answered in the mount's time; what comes later is there in the next one."""
+    go = asyncio.Event()
+    ready = tooled("a", "run")
+
+    async def hung(exchange: Exchange) -> None:
+        if exchange.message.get("method") == "tools/list":
+            await go.wait()
+        await ready(exchange)
+
+    async with mount(tmp_path, {"a": hung, "b": tooled("b", "run")}, **QUICK) as (ups, client):
+        first = (await client.rpc("tools/list"))["result"]
+        assert "a" in first["_meta"]["mcp-file-adapter/missing"]
+        await ups["a"].arrived("tools/list")
+        go.set()
+        async with asyncio.timeout(20):
+            while await client.names() != ["a_run", "b_run"]:
+                await asyncio.sleep(0.01)
+        assert len(ups["a"].calls("tools/list")) == 1
+
+
+async def test_a_changed_list_is_read_again(tmp_path: Path) -> None:
+    """The server says so in the answer to a call."""
+    tools = [{"name": "run"}]
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message.get("method") == "tools/call":
+            tools.append({"name": "stop"})
+            news = b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
+            number = orjson.dumps(exchange.message["id"])
+            await exchange.stream(
+                news, b'data: {"jsonrpc":"2.0","id":%b,"result":{"content":[]}}\n\n' % number
+            )
+        else:
+            await serving({"tools/list": {"tools": tools}})(exchange)
+
+    async with mount(tmp_path, {"a": script}) as (_, client):
+        assert await client.names() == ["a_run"]
+        await client.request(
+            "POST",
+            orjson.dumps(
+                {
+                    "jsonrpc": "2.0",
+                    "id": 1,
+                    "method": "tools/call",
+                    "params": {"name": "a_run", "arguments": {}},
+                }
+            ),
+            ALL,
+        )
+        assert await client.names() == ["a_run", "a_stop"]
+
+
+async def test_the_list_has_one_page(tmp_path: Path) -> None:
+    """All pages of the servers are in it, and a cursor is one of another time."""
+
+    async def script(exchange: Exchange) -> None:
+        params: Any = exchange.message.get("params") or {}
+        first: dict[str, Any] = {"tools": [{"name": "one"}], "nextCursor": "2"}
+        page = {"tools": [{"name": "two"}]} if params.get("cursor") else first
+        await serving({"tools/list": page})(exchange)
+
+    async with mount(tmp_path, {"a": script}) as (_, client):
+        assert await client.names() == ["a_one", "a_two"]
+        assert (await client.rpc("tools/list", {"cursor": "2"}))["error"]["code"] == -32602
+
+
+async def test_instructions_stand_under_the_names_of_their_servers(tmp_path: Path) -> None:
+    """As far as they are known: a client that comes later sees them."""
+
+    async def opening(exchange: Exchange) -> None:
+        body = orjson.loads(initialize_result(exchange.message["id"]))
+        body["result"]["instructions"] = "Be kind."
+        up.sessions.add("s1")
+        await exchange.json(orjson.dumps(body), "Mcp-Session-Id: s1")
+
+    async with (
+        RawUpstream(tooled("a", "run"), opening=opening) as up,
+        mounted(tmp_path, {"a": up.url}) as port,
+        MountClient(port) as client,
+    ):
+        assert "instructions" not in await client.open()
+        await client.names()
+        assert (await client.open())["instructions"] == "# a\n\nBe kind."
+
+
+async def test_operators_see_what_is_missing_and_hidden(tmp_path: Path) -> None:
+    """In the health of the adapter, with the reasons."""
+    servers = {"a": tooled("a", "run"), "b": tooled("b", "run")}
+    async with mount(tmp_path, servers, **BARE) as (_, client):
+        await client.names()
+        _, body = await client.request("GET", b"", "/healthz")
+        (shown,) = orjson.loads(body)["mounts"]
+        assert shown["mount_id"] == "all"
+        assert not shown["missing"]
+        assert shown["hidden_names"] == ["run of b is hidden: run belongs to a"]
+    async with mounted(tmp_path, {"a": NOBODY}) as port, MountClient(port) as client:
+        await client.open()
+        await client.names()
+        _, body = await client.request("GET", b"", "/healthz")
+        assert list(orjson.loads(body)["mounts"][0]["missing"]) == ["a"]
