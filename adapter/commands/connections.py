@@ -26,6 +26,7 @@ from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.authorization_servers import OAUTH_CURE
 from adapter.rules.files.attached_files import StaysHandle, declared
+from adapter.rules.mounts.names import NamingRules, ServerNames
 from adapter.rules.tools.definitions import Tool
 from adapter.settings.auth import Introspection, OAuth, OAuthIssuer
 from adapter.settings.root import Settings
@@ -125,6 +126,7 @@ async def _session(settings: Settings, entry: ServerSettings) -> str:
             if not session.is_open:
                 raise ValueError(f"does not answer as an MCP server (HTTP status {status})")
             stays = "".join([f"; {each}" async for each in _handles_only(settings, entry, session)])
+            stays += "".join([f"; {each}" async for each in _shortened(settings, entry, session)])
             return f"answers in {{took}}, era {session.era.value if session.era is not None else 'unknown'}{stays}"
     except TimeoutError:
         raise ValueError(
@@ -141,6 +143,16 @@ async def _handles_only(settings: Settings, entry: ServerSettings, session: OwnS
                 declared(tool.raw, parameter)
             except StaysHandle as why:
                 yield f"for ChatGPT {parameter.argument} of {tool.name} stays a handle: it {why}"
+
+
+async def _shortened(settings: Settings, entry: ServerSettings, session: OwnSession) -> AsyncIterator[str]:
+    """Find the tools whose names at merged mounts are not those that their server gave them, with the prefix."""
+    mounts = [mount for mount in settings.mounts if entry in settings.members_of(mount)]
+    names = [tool.name for tool in (await tools_of(settings, entry, session) or [])] if mounts else []
+    for mount in mounts:
+        shown = ServerNames.of(NamingRules(mount.prefix != "none"), entry.id, names)
+        for short in sorted(shown.shortened):
+            yield f"{shown.shown[short]} is {short} at {mount.path}"
 
 
 def _hint(entry: ServerSettings, *, asks_oauth: bool) -> str:

@@ -48,20 +48,26 @@ def _addresses(options: argparse.Namespace) -> list[ServerAddress]:
 
 
 def addresses_of(settings: Settings, server: str | None, variable: str | None) -> list[ServerAddress]:
-    """The servers of the settings, or the one of this id. ``variable`` has the token where the adapter asks for one.
+    """The merged mounts of the settings and the servers that none of them has, or the one of this id.
+
+    ``variable`` has the token where the adapter asks for one.
 
     Where people sign in instead, no variable is used unless it is named: clients find out by themselves where.
 
-    Raises SettingsError for an id that no server has.
+    Raises SettingsError for an id that neither a server nor a mount has.
     """
     core = settings.core
     usual = USUAL_VARIABLE if core.auth.has_static_tokens else None
     token = (variable or usual) if core.auth.enabled else None
     base = core.public_base_url or f"http://{local_address(settings)}"
-    return [
-        ServerAddress(entry.id, f"{base.rstrip('/')}{entry.mount_path}", token)
-        for entry in servers_named(settings, server)
-    ]
+    mounts = [mount for mount in settings.mounts if server in (None, mount.id)]
+    paths = {mount.id: mount.path for mount in mounts}
+    if server is None or not mounts:
+        merged = {entry.id for mount in mounts for entry in settings.members_of(mount)}
+        paths |= {
+            entry.id: entry.mount_path for entry in servers_named(settings, server) if entry.id not in merged
+        }
+    return [ServerAddress(name, f"{base.rstrip('/')}{path}", token) for name, path in paths.items()]
 
 
 def run(options: argparse.Namespace) -> int:
