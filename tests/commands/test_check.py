@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
+from adapter.rules.mounts.names import accepted
 from adapter.settings.json_schema import schema
 from tests.commands.running import ONE_SERVER, mcp_adapter
 from tests.e2e.provision import ROOT
@@ -136,6 +137,15 @@ def test_file_arguments_that_chatgpt_cannot_fill_are_told_of(tmp_path: Path, ups
     for argument in ("options.path", "rows[].files[].path"):
         off = told(argument, openai_file_params="off")
         assert "ChatGPT" not in off.stdout + off.stderr
+
+
+def test_names_that_hosts_would_not_accept_are_told(tmp_path: Path, upstream: str) -> None:
+    """With the name under which the merged mount shows the tool."""
+    long = "x" * 60
+    mount = yaml.safe_dump({"mounts": [{"id": "all", "servers": ["*"]}]})
+    done = checked(tmp_path, servers(**{long: upstream}) + mount, "--connect")
+    assert done.returncode == 0
+    assert f"; read is {accepted(f'{long}_read')} at /mcp/all" in done.stdout
 
 
 def test_connect_to_servers_that_answer(tmp_path: Path, upstream: str) -> None:
