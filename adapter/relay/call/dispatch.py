@@ -153,7 +153,10 @@ class Relay:
                 return ClientResponse(202, [], b"")
             if envelope.method == "notifications/initialized" and _says_more(envelope.body):
                 await self._remember_initialized(session, envelope.body)
-            if gates := ask.server.stages.gates.get(envelope.method):
+            gates = ask.server.stages.gates.get(envelope.method)
+            # Clients that share a session choose their ids themselves, so one that is given up may be another's: who
+            # gives up such a call is heard by hanging up.
+            if gates and not session.unnamed:
                 await self.call_gate.admitted(ask, session, envelope, gates)
         read_timeout = ask.server.timeouts.request
         reply = await self.upstream_sessions.send(ask, session, ask.body, read_timeout)

@@ -69,8 +69,6 @@ class SharedSession:
     clock: Callable[[], float]
     busy: int = field(default=0, init=False)
     _requests: ServerRequests = field(default_factory=ServerRequests, init=False)
-    # Of members in which several clients speak: the tags of requests under way, by the ids that clients gave them.
-    _under_way: dict[bytes, list[str]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.used = self.clock()
@@ -99,13 +97,13 @@ class SharedSession:
         text = await self._upward(envelope, member, tag)
         if text is None:
             return WholeReply(202, [], b"")
-        done = self._begin(envelope, tag)
+        self.busy += 1
         try:
             reply = await self._send(request, text, read_timeout)
             if media_type(reply.headers) == "text/event-stream":
                 require_plain(reply)
                 return EditedStream(
-                    reply, partial(self._read_answer, tag), self.limits.max_answer_bytes, done
+                    reply, partial(self._read_answer, tag), self.limits.max_answer_bytes, self._end
                 )
             raw = decoded(
                 await read_body(reply, read_timeout, self.limits.max_answer_bytes),
@@ -114,9 +112,9 @@ class SharedSession:
             )
             left = await self._read_answer(tag, raw) if raw else raw
         except BaseException:
-            done()
+            self._end()
             raise
-        done()
+        self._end()
         return WholeReply(reply.status, kept_fields(reply.headers), left or b"")
 
     async def _send(self, request: UpstreamRequest, body: bytes, read_timeout: float | None) -> UpstreamReply:
@@ -127,23 +125,9 @@ class SharedSession:
             await self.gone(self)
         return reply
 
-    def _begin(self, envelope: Envelope | Batch, tag: str) -> Callable[[], None]:
-        """Count an exchange until the returned function is called."""
-        members = envelope.members if isinstance(envelope, Batch) else [envelope]
-        ids = [each.id_bytes for each in members if each.kind is Kind.REQUEST] if "-" in tag else []
-        self.busy += 1
-        for number in ids:
-            self._under_way.setdefault(number, []).append(tag)
-
-        def done() -> None:
-            self.busy -= 1
-            for number in ids:
-                tags = self._under_way[number]
-                tags.remove(tag)
-                if not tags:
-                    del self._under_way[number]
-
-        return done
+    def _end(self) -> None:
+        """An exchange is over."""
+        self.busy -= 1
 
     async def _upward(self, envelope: Envelope | Batch, member: str, tag: str) -> bytes | None:
         """The message of a client as it goes to the server; None if the server is not to receive it."""
@@ -185,6 +169,9 @@ class SharedSession:
             return None
         if message.method not in (PROGRESS, CANCELLED):
             return body
+        if message.method == CANCELLED and member.startswith(MANY):
+            # Its id may be another client's.
+            return None
         name = "progressToken" if message.method == PROGRESS else "requestId"
         value = await apart(body, lambda: named(parse(body), name))
         text = self._token(value, member) if message.method == PROGRESS else self._number(value, member)
@@ -196,18 +183,8 @@ class SharedSession:
         return found.id if found is not None and self._is_of(found, member) else None
 
     def _number(self, value: object, member: str) -> bytes | None:
-        """The id under which a cancelled request went out; None where it may be one of several clients'."""
-        if not isinstance(value, str | int | float):
-            return None
-        tag = self._cancelled(text := dump(value), member)
-        return None if tag is None else tagged(tag, text)
-
-    def _cancelled(self, number: bytes, member: str) -> str | None:
-        """The tag of the request that a client cancels."""
-        if not member.startswith(MANY):
-            return member
-        tags = [tag for tag in self._under_way.get(number, ()) if belongs(tag, member)]
-        return tags[0] if len(tags) == 1 else None
+        """The id under which a cancelled request went out."""
+        return tagged(member, dump(value)) if isinstance(value, str | int | float) else None
 
     # --- what the server says ---------------------------------------------------------------------------------
 

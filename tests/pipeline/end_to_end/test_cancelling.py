@@ -81,10 +81,10 @@ class Busy:
 
 
 @contextlib.asynccontextmanager
-async def serving(place: Path, busy: Busy) -> AsyncIterator[Living]:
+async def serving(place: Path, busy: Busy, **said: str) -> AsyncIterator[Living]:
     async with (
         workshop({"busy": busy, "held": echo}) as up,
-        living(place, SETTINGS, {"UPSTREAM": up.url}, scripts={"code": CODE}) as front,
+        living(place, SETTINGS, {"UPSTREAM": up.url}, scripts={"code": CODE}, said=said) as front,
     ):
         yield front
 
@@ -187,6 +187,24 @@ async def test_v4_a_hosted_script_is_ended(tmp_path: Path, version: str, how: st
         await cancel(first, running, how, front)
         await until(lambda: limit(front, "slow").active == 0)
         assert front.ran() == ["began", "ended"]
+
+
+@pytest.mark.parametrize(("path", "tool"), [("/mcp", "held"), ("/mcp/shop", "slow")])
+async def test_a_nameless_client_ends_no_call_of_another(tmp_path: Path, path: str, tool: str) -> None:
+    """Both send no session id and count from 1: the other's call runs on until its own client hangs up."""
+    async with (
+        serving(tmp_path, Busy(), **{"sessions.missing_id": "principal"}) as front,
+        front.speaker(path=path) as one,
+        front.speaker(path=path) as other,
+    ):
+        one.raw.session = other.raw.session = None
+        number = await one.begin(tool)
+        await until(lambda: front.ran() == ["began"])
+        await other.tell("notifications/cancelled", {"requestId": number})
+        assert (await other.ask("ping", {})).result == {}
+        assert front.ran() == ["began"]
+        one.raw.close()
+        await until(lambda: len(front.ran()) == 2)
 
 
 async def test_v4_nothing_is_left_of_a_thousand_calls_that_were_given_up(tmp_path: Path) -> None:
