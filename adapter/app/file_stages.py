@@ -13,6 +13,7 @@ from adapter.app.large_results import reading_rule, shortening
 from adapter.app.servers import read_timeouts
 from adapter.app.sessions import SessionStack
 from adapter.files.port import CaptureLimit
+from adapter.relay.call.call_gate import Cancellations
 from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.files.artifact_capture import ProducerRule
 from adapter.relay.files.artifact_producer import Producer
@@ -49,7 +50,7 @@ class ActiveFiles(KeptFiles):
 
     def __init__(self, base: Base, sessions: SessionStack) -> None:
         super().__init__(base, sessions)
-        self._status_tools: dict[str, UploadStatusTool] = {}
+        self._cancellations: dict[str, Cancellations] = {}
         self._names = ClientNames(sessions.sessions)
         self._attaching: dict[str, Attaching] = {}
         self._attachments: dict[str, AttachedFiles] = {}
@@ -79,7 +80,7 @@ class ActiveFiles(KeptFiles):
             uploads = self.settings.uploads
             download = FileHttp(entry.hosts.file_url_allow, uploads.stall_timeout_seconds).open
             attachments = self._attachments[entry.id] = AttachedFiles(
-                self.registry, self.scopes, uploads, download, attaching.declares, self.uploaded
+                self.registry, self.scopes, uploads, download, self.uploaded, self._cancellations_of(entry)
             )
         return AttachmentStage(attachments, attaching.rule(tool, _scheme(self.settings, adapter)))
 
@@ -94,7 +95,7 @@ class ActiveFiles(KeptFiles):
             entries.append(StageEntry("tools/call", "own", read, reading.tool_name))
         offer = self._offer(entry)
         if offer is not None:
-            status = self._status_tools[entry.id] = UploadStatusTool(offer, self.offers, self.registry)
+            status = UploadStatusTool(offer, self.offers, self.registry, self._cancellations_of(entry))
             entries += [
                 StageEntry("tools/call", "own", HelperTool(offer, self.offers), offer.tool_name),
                 StageEntry("tools/call", "own", status, offer.status_tool_name, speaks=True),
@@ -282,7 +283,10 @@ class ActiveFiles(KeptFiles):
 
     def cancelled(self, entry: ServerSettings) -> Gate | None:
         """See FileSecrets; ``entries`` comes first."""
-        return self._status_tools.get(entry.id)
+        return self._cancellations.get(entry.id)
+
+    def _cancellations_of(self, entry: ServerSettings) -> Cancellations:
+        return self._cancellations.setdefault(entry.id, Cancellations())
 
     def large_results(
         self, entry: ServerSettings, offers: Callable[[Call], Awaitable[Offered]] | None

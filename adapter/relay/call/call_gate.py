@@ -1,14 +1,15 @@
-"""Calls before anything of them goes upstream: what they stand for, and whether they may go."""
+"""Calls before anything of them goes upstream: what they stand for, whether they may go, and which are given up."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from adapter.errors import AdapterError
+from adapter.relay.background import nothing
 from adapter.relay.exchange import POST_FIELDS, ClientRequest, forwardable
 from adapter.relay.sessions.inner_client import ACCEPT, InnerClient
 from adapter.relay.sessions.session_map import Session
@@ -18,6 +19,7 @@ from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import UpstreamSession
 from adapter.wire.envelope import Envelope, dump, envelope_of, parse
 from adapter.wire.eras import Era, encode_mirror
+from adapter.wire.shared_ids import named
 from adapter.wire.spans import find
 
 _ABOUT_THE_CALL = ("progressToken", "io.modelcontextprotocol/related-task")
@@ -144,3 +146,35 @@ class CallGate:
         except AdapterError:
             return False
         return True
+
+
+@dataclass(eq=False, repr=False)
+class Cancellations(Gate):
+    """The gate that hears which calls of one server are given up in their sessions."""
+
+    _calls: dict[tuple[str | None, Any], Callable[[], None]] = field(default_factory=dict, init=False)
+
+    def hear(self, call: Call, give_up: Callable[[], None]) -> Callable[[], None]:
+        """Have ``give_up`` called, maybe more than once, when a call's client gives it up, until the returned function
+        is called.
+        """
+        key = (call.origin.session, call.envelope.id)
+        if None in key:
+            return nothing
+        self._calls[key] = give_up
+
+        def forget() -> None:
+            # A client that used an id twice has only itself to blame, but must not unhook its other call.
+            if self._calls.get(key) is give_up:
+                del self._calls[key]
+
+        return forget
+
+    async def admit(self, call: Call) -> None:
+        """End the call that a client gives up by this notification. The upstream hears of it too, as it may have the
+        request already.
+        """
+        number = named(parse(call.envelope.body), "requestId")
+        # True is 1 to a dict, but not to JSON.
+        if isinstance(number, str | int | float) and not isinstance(number, bool):
+            self._calls.get((call.origin.session, number), nothing)()

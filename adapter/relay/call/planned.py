@@ -14,10 +14,11 @@ from adapter.errors import LimitReached, ToolUnknown
 from adapter.pipeline.call import CallClient, CallTime, PlannedCall
 from adapter.pipeline.failures import CallRefused, Outcome, StageFailed
 from adapter.pipeline.plan import ToolPlan
-from adapter.relay.call.suspended_plan import NO_TASK, TASK, Rejected, SuspendedPlan, WalkKey, Walks
+from adapter.relay.call.call_gate import Cancellations
+from adapter.relay.call.suspended_plan import NO_TASK, TASK, Rejected, SuspendedPlan
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.stages import CALL, Call, Gate, Stage, Stages
+from adapter.relay.stages import CALL, Call, Stage, Stages
 from adapter.rules.results.tool_results import is_task, rpc_result
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.wire.ambiguity import doubt_of_answer
@@ -53,7 +54,9 @@ class Planned(Stage):
             return error_response(call.envelope.id_bytes, INVALID_PARAMS, NO_OBJECT)
         walk = SuspendedPlan(self._plan, self._planned(call, said or {}, params))
         call.walk = walk
-        call.defer(partial(self._end, self._noted(call, walk), call, walk))
+        call.defer(partial(self._end, call, walk))
+        # One that has reached its tool hears of it by its signal.
+        call.defer(self._plans.hear(call, walk.withdraw))
         try:
             arrived = await walk.to_the_tool()
         except CallRefused as refused:
@@ -89,21 +92,10 @@ class Planned(Stage):
         # Written anew rather than edited: what no stage has seen stays behind, such as an error beside the result.
         return rpc_result(call.envelope.id_bytes, _complete(outcome.result, call))
 
-    def _noted(self, call: Call, walk: SuspendedPlan) -> WalkKey | None:
-        """Have the walk found by its request's id, for a client that gives that up. Returns the key of it."""
-        if call.origin.session is None or call.envelope.id is None:
-            return None
-        key = (call.origin.session, call.envelope.id)
-        self._plans.walks[key] = walk
-        return key
-
-    def _end(self, key: WalkKey | None, call: Call, walk: SuspendedPlan) -> None:
+    def _end(self, call: Call, walk: SuspendedPlan) -> None:
         walk.end()
         # The walk knows the call: both would stay, with the message, until the collector comes by.
         call.walk = None
-        # A client that used an id twice has only itself to blame, but must not unhook its other call.
-        if key is not None and self._plans.walks.get(key) is walk:
-            del self._plans.walks[key]
 
     def _planned(self, call: Call, arguments: dict[str, Any], params: Mapping[str, Any]) -> PlannedCall:
         deadline = None if self._plans.timeout is None else call.began + self._plans.timeout
@@ -164,12 +156,11 @@ _LOOKED_AT = 4
 
 
 @dataclass(eq=False)
-class Plans(Gate):
+class Plans(Cancellations):
     """The plans of one server's tools, compiled when they are first called. ``compiled`` is None for a tool without.
 
     A tool whose plan is empty is called as one without a plan. ``timeout`` is how many seconds the stages on both sides
-    of the upstream may take together; ``before`` are the stages of some tools that stand before their plans; ``walks``
-    are those of the server's calls that are under way.
+    of the upstream may take together; ``before`` are the stages of some tools that stand before their plans.
     """
 
     compiled: Callable[[str], ToolPlan | None]
@@ -178,7 +169,6 @@ class Plans(Gate):
     timeout: float | None
     before: Mapping[str, Stage] = field(default_factory=dict)
     _stages: OrderedDict[str, tuple[Planned | None, Stages]] = field(default_factory=OrderedDict, init=False)
-    walks: Walks = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
         return f"<Plans of {len(self._stages)} tools>"
@@ -211,15 +201,3 @@ class Plans(Gate):
                 self._stages[tool] = kept
         if len(self._stages) >= BUSY_PLANS:
             raise LimitReached("Too many different tools were called recently; try again later.")
-
-    async def admit(self, call: Call) -> None:
-        """End the call that a client gives up by this notification; one that has reached its tool hears of it by its
-        signal. The upstream hears of it too, as it may have the request already.
-        """
-        params = parse(call.envelope.body).get("params")
-        number = params.get("requestId") if isinstance(params, dict) else None
-        # True is 1 to a dict, but not to JSON.
-        if isinstance(number, str | int | float) and not isinstance(number, bool):
-            walk = self.walks.get((call.origin.session or "", number))
-            if walk is not None:
-                walk.withdraw()

@@ -153,9 +153,3 @@ async def _ended(_: PlannedCall) -> Outcome:
 
 def _raise(refused: CallRefused) -> Outcome:
     raise refused
-
-
-WalkKey = tuple[str, str | int | float]
-"""The key of the session, and the id of the request."""
-
-Walks = dict[WalkKey, SuspendedPlan]

@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from adapter.errors import FileTooLarge, QuotaReached, StorageFull, UploadRefused
+from adapter.relay.call.call_gate import Cancellations
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.upload_batch import UploadBatch
-from adapter.relay.stages import Call, Stage
+from adapter.relay.stages import Call, Stage, Withdrawn
 from adapter.rules.calls.arguments import ambiguous
 from adapter.rules.files.attached_files import (
     AttachedFile,
@@ -44,13 +45,14 @@ KEPT = 512
 class AttachmentRule:
     """The files for one tool of a ``server``. ``uri_scheme`` is that of their handles.
 
-    ``lifts`` tells whether a lifted parameter is the adapter's own: an argument of that name may be the tool's.
+    ``applies`` tells whether a call's client was told that it may attach files in this parameter: an argument of that
+    name may be the tool's.
     """
 
     server: str
     parameter: FileParameter
     uri_scheme: str
-    lifts: Callable[[Call], Awaitable[bool]]
+    applies: Callable[[Call], Awaitable[bool]]
 
 
 class HandleRefused(Exception):
@@ -58,7 +60,7 @@ class HandleRefused(Exception):
 
 
 class AttachedFiles:
-    """Fetches what calls to one server name. ``declares`` tells whether a call's client was told that it may do so.
+    """Fetches what calls to one server name, until ``cancellations`` hears that a client gave its call up.
 
     ``on_kept`` is told of each file; all files of a call have ``timeout`` seconds.
     """
@@ -69,26 +71,26 @@ class AttachedFiles:
         scopes: Scopes,
         settings: Uploads,
         download: OpenDownload,
-        declares: Callable[[Call], Awaitable[bool]],
         on_kept: RecordFile,
+        cancellations: Cancellations,
         timeout: float = FETCH_TIMEOUT,
     ) -> None:
         self._registry = registry
         self._scopes = scopes
         self._settings = settings
         self._download = download
-        self._declares = declares
         self._on_kept = on_kept
+        self._cancellations = cancellations
         self._timeout = timeout
         # A round of a call, or a retry, names the same file again, and must reach its tool with the same handle.
         self._fetched: LastUsed[tuple[str, AttachedFile], str] = LastUsed(KEPT)
 
     async def take(self, call: Call, rule: AttachmentRule) -> None:
         """Put handles in the place of attached files. Raises HandleRefused, StorageFailed, StoreUnavailable,
-        SessionUnknown.
+        SessionUnknown, Withdrawn.
         """
         parameter = rule.parameter
-        if not await self._declares(call) or (parameter.lifted and not await rule.lifts(call)):
+        if not await rule.applies(call):
             return
         for path in {parameter.argument, parameter.name}:
             if ambiguous(call.request, path):
@@ -142,16 +144,10 @@ class AttachedFiles:
         try:
             batch = await self._registry.begin(call.scope, rule.server, bound)
             try:
-                async with asyncio.timeout(self._timeout):
-                    for file in files:
-                        await self._fetch(file, batch)
+                await self._fetch_in_time(call, files, batch)
                 records = await batch.keep([], None)
             finally:
                 await batch.discard()
-        except TimeoutError:
-            raise HandleRefused(
-                f"The attached files did not arrive within {self._timeout:g} s, so the tool was not called."
-            ) from None
         except (FileTooLarge, QuotaReached, StorageFull, UploadRefused) as error:
             raise HandleRefused(f"An attached file cannot be taken. {error}") from None
         except DownloadFailed as error:
@@ -160,6 +156,28 @@ class AttachedFiles:
             self._fetched.put((call.scope.id, file), record.id)
             await self._on_kept(record)
         return {file: record.id for file, record in zip(files, records, strict=True)}
+
+    async def _fetch_in_time(self, call: Call, files: list[AttachedFile], batch: UploadBatch) -> None:
+        timer = asyncio.timeout(self._timeout)
+
+        def give_up() -> None:
+            if not timer.expired():
+                timer.reschedule(0)
+
+        try:
+            async with timer:
+                forget = self._cancellations.hear(call, give_up)
+                try:
+                    for file in files:
+                        await self._fetch(file, batch)
+                finally:
+                    forget()
+        except TimeoutError:
+            if timer.when() == 0:
+                raise Withdrawn from None
+            raise HandleRefused(
+                f"The attached files did not arrive within {self._timeout:g} s, so the tool was not called."
+            ) from None
 
     async def _fetch(self, file: AttachedFile, batch: UploadBatch) -> None:
         async with self._download(file.url) as download:

@@ -6,12 +6,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from adapter.relay.call.call_gate import Cancellations
 from adapter.relay.files.artifact_resources import iso
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.upload_helper_tool import Offer
 from adapter.relay.files.upload_offers import KnownOffer, UploadOffers
-from adapter.relay.sessions.session import UNNAMED
-from adapter.relay.stages import Call, Gate, Stage, Withdrawn
+from adapter.relay.stages import Call, Stage, Withdrawn
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.upload_offers import TELL_EVERY, UploadState, batch_of
 from adapter.rules.results.tool_results import tool_result
@@ -43,22 +43,16 @@ class _Status:
         return self.state in ("done", "expired")
 
 
-@dataclass(slots=True)
-class _WaitingCall:
-    """A call that waits for what ``changed`` tells; ``given_up`` by its client."""
+class UploadStatusTool(Stage):
+    """The stage that answers calls of the tool. Which of them clients give up is heard by ``cancellations``."""
 
-    changed: asyncio.Event
-    given_up: bool = False
-
-
-class UploadStatusTool(Stage, Gate):
-    """The stage that answers calls of the tool, and the gate that hears which of them a client gives up."""
-
-    def __init__(self, offer: Offer, offers: UploadOffers, registry: FileRegistry) -> None:
+    def __init__(
+        self, offer: Offer, offers: UploadOffers, registry: FileRegistry, cancellations: Cancellations
+    ) -> None:
         self._offer = offer
         self._offers = offers
         self._registry = registry
-        self._calls: dict[tuple[str | None, Any], _WaitingCall] = {}
+        self._cancellations = cancellations
         self._waiting = 0
 
     def __repr__(self) -> str:
@@ -78,23 +72,6 @@ class UploadStatusTool(Stage, Gate):
         # Not indented: a file's name may hold what only ``dump`` can write.
         return tool_result(call.envelope.id_bytes, dump(shown).decode(), shown, modern=call.modern)
 
-    async def admit(self, call: Call) -> None:
-        """Note that a client gives up a call, by the notification that says so.
-
-        Clients without sessions share one and choose their ids themselves, so there an id may be somebody else's: who
-        gives up such a call is heard by hanging up.
-        """
-        if call.origin.session is None or call.origin.session.startswith(UNNAMED):
-            return
-        params = parse(call.envelope.body).get("params")
-        number = params.get("requestId") if isinstance(params, dict) else None
-        # True is 1 to a dict, but not to JSON.
-        if isinstance(number, str | int | float) and not isinstance(number, bool):
-            waiting = self._calls.get((call.origin.session, number))
-            if waiting is not None:
-                waiting.given_up = True
-                waiting.changed.set()
-
     # --- waiting ----------------------------------------------------------------------------------------------
 
     async def _awaited(self, call: Call, batch: str | None, wait: float, token: object) -> _Status:
@@ -104,9 +81,15 @@ class UploadStatusTool(Stage, Gate):
             return await self._status(call, batch)
         loop = asyncio.get_running_loop()
         began = loop.time()
-        key = (call.origin.session, call.envelope.id)
+        given_up = False
         with self._offers.watch(batch) as changed:
-            waiting = self._calls[key] = _WaitingCall(changed)
+
+            def give_up() -> None:
+                nonlocal given_up
+                given_up = True
+                changed.set()
+
+            call.defer(self._cancellations.hear(call, give_up))
             self._waiting += 1
             try:
                 while True:
@@ -118,12 +101,10 @@ class UploadStatusTool(Stage, Gate):
                     _report(call, token, loop.time() - began, wait, status)
                     # Others may have no way to tell that something happened; then one look in a while shows it.
                     await _set_within(changed, min(left, TELL_EVERY))
-                    if waiting.given_up:
+                    if given_up:
                         raise Withdrawn()
             finally:
                 self._waiting -= 1
-                if self._calls.get(key) is waiting:
-                    del self._calls[key]
 
     async def _status(self, call: Call, batch: str | None) -> _Status:
         """The state just now. An id that is another principal's, or of another server, is as one that never was."""

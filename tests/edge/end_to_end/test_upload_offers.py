@@ -16,6 +16,7 @@ import pytest
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.files.upload_status_tool import LONGEST_WAITING, MOST_WAITING
+from adapter.relay.stages import Stage
 from adapter.state.memory import MemoryStore
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
@@ -361,7 +362,7 @@ async def test_a_call_that_is_given_up_waits_no_longer(
     async with upstream(reading) as up, adapter(up, server=READER) as front, front.client() as client:
         await client.initialize()
         offer = await Host([front]).offer()
-        tool = front.app.files.cancelled(front.app.settings.servers[0])
+        tool = status_tool(front)
         await client.send("POST", waiting_call(offer["upload_id"], 50))
         await waits(tool, 1)
         async with front.client() as other:
@@ -387,7 +388,7 @@ async def test_who_shares_a_session_ends_no_other_call(
         ann, bob = [await stack.enter_async_context(front.client()) for _ in range(2)]
         offer = (await rpc(bob, "tools/call", {"name": "raw_get_upload_url"}))["structuredContent"]
         await ann.send("POST", waiting_call(offer["upload_id"], 50))
-        await waits(front.app.files.cancelled(front.app.settings.servers[0]), 1)
+        await waits(status_tool(front), 1)
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
         assert (await bob.request("POST", orjson.dumps(cancel)))[0].status == 202
         assert (await Host([front]).upload(offer["open_in_browser"]))[0] == 200
@@ -418,14 +419,19 @@ async def test_nobody_waits_for_files_while_the_adapter_stops(
             await client.initialize()
             offer = await Host([front]).offer()
             await client.send("POST", waiting_call(offer["upload_id"], 50, **meta))
-            await waits(front.app.files.cancelled(front.app.settings.servers[0]), 1)
+            await waits(status_tool(front), 1)
             async with asyncio.timeout(10):
                 await stack.aclose()
             head = await client.head()
             assert head.status == 200 and b'"waiting"' in await read_body(client.reader, head)
 
 
-async def waits(tool: Any, calls: int) -> None:
+def status_tool(front: Adapter) -> Stage:
+    entries = front.app.servers["raw"].stages.entries
+    return next(each.stage for each in entries if each.name == "raw_upload_status")
+
+
+async def waits(tool: Stage, calls: int) -> None:
     async with asyncio.timeout(20):
         while f": {calls} calls wait" not in repr(tool):
             await asyncio.sleep(0.01)
@@ -479,7 +485,7 @@ async def test_only_so_many_calls_wait(upstream: StartUpstream, adapter: StartAd
     async with upstream(reading) as up, adapter(up, server=READER) as front, AsyncExitStack() as stack:
         host = Host([front])
         offer = await host.offer()
-        tool = front.app.files.cancelled(front.app.settings.servers[0])
+        tool = status_tool(front)
         first = await stack.enter_async_context(front.client())
         await first.initialize()
         for _ in range(MOST_WAITING):

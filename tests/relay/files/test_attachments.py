@@ -11,9 +11,10 @@ import orjson
 import pytest
 
 from adapter.errors import StorageFull
+from adapter.relay.call.call_gate import Cancellations
 from adapter.relay.files.attachments import AttachedFiles, AttachmentRule, HandleRefused
 from adapter.relay.files.scopes import Scopes
-from adapter.relay.stages import Call, CallOrigin
+from adapter.relay.stages import Call, CallOrigin, Withdrawn
 from adapter.rules.files.attached_files import parameter_of
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.settings.storage import Uploads
@@ -40,8 +41,9 @@ async def dripping() -> AsyncIterator[bytes]:
 def scripted(
     filing: Filing,
     chunks: Callable[[str], AsyncIterator[bytes]],
-    timeout: float = 10,
+    timeout: float = 60,
     length: int | None = None,
+    cancellations: Cancellations | None = None,
 ) -> tuple[AttachedFiles, list[FileRecord]]:
     """The files that were kept are added to the list. ``length`` is what is announced of each."""
     kept: list[FileRecord] = []
@@ -50,35 +52,33 @@ def scripted(
     async def download(url: str) -> AsyncIterator[Download]:
         yield Download(length, "text/plain", chunks(url))
 
-    async def told(_: Call) -> bool:
-        return True
-
     async def keep(record: FileRecord) -> None:
         kept.append(record)
 
     scopes = Scopes(MemoryStore(), per_principal=False)
+    given_up = cancellations or Cancellations()
     taking = AttachedFiles(
-        filing.registry, scopes, Uploads(max_file_bytes=1000), download, told, keep, timeout
+        filing.registry, scopes, Uploads(max_file_bytes=1000), download, keep, given_up, timeout
     )
     return taking, kept
 
 
-def call(arguments: dict[str, Any]) -> Call:
+def call(arguments: dict[str, Any], session: str | None = None) -> Call:
     params = {"name": "read", "arguments": arguments}
     body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     envelope = read_envelope(body)
     assert isinstance(envelope, Envelope)
-    return Call(CallOrigin("desk"), ALICE, envelope, body)
+    return Call(CallOrigin("desk", session=session), ALICE, envelope, body)
 
 
 def rule(argument: str = "path") -> AttachmentRule:
     parameter = parameter_of(argument)
     assert parameter is not None
 
-    async def lifts(_: Call) -> bool:
+    async def applies(_: Call) -> bool:
         return True
 
-    return AttachmentRule("desk", parameter, "up://", lifts)
+    return AttachmentRule("desk", parameter, "up://", applies)
 
 
 async def test_a_file_is_kept_as_an_upload(filing: Filing) -> None:
@@ -98,6 +98,29 @@ async def test_all_files_of_a_call_have_their_time(filing: Filing) -> None:
     taking, kept = scripted(filing, lambda _: dripping(), timeout=0.2)
     with pytest.raises(HandleRefused, match=r"did not arrive within 0\.2 s"):
         await taking.take(call({"path": FILE}), rule())
+    assert kept == [] and not filing.files.stagings and filing.registry.total == 0
+
+
+async def test_a_call_that_is_given_up_is_fetched_no_longer(filing: Filing) -> None:
+    """Its client says so by a notification. Nothing of its files stays, and nothing goes upstream."""
+    began, cancellations = asyncio.Event(), Cancellations()
+
+    async def never(_: str) -> AsyncIterator[bytes]:
+        yield b"x"
+        began.set()
+        await asyncio.Event().wait()
+
+    taking, kept = scripted(filing, never, cancellations=cancellations)
+    taken = asyncio.create_task(taking.take(call({"path": FILE}, "ann"), rule()))
+    await began.wait()
+    body = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
+    notification = read_envelope(body)
+    assert isinstance(notification, Envelope)
+    for session in ("bob", "ann"):
+        assert not taken.done()
+        await cancellations.admit(Call(CallOrigin("desk", session=session), ALICE, notification, body))
+    with pytest.raises(Withdrawn):
+        await taken
     assert kept == [] and not filing.files.stagings and filing.registry.total == 0
 
 
