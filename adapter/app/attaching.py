@@ -52,13 +52,15 @@ class Attaching:
 
     def rule(self, tool: str, uri_scheme: str) -> AttachmentRule:
         """The rule for the calls of a tool that has a parameter."""
-        return AttachmentRule(self.server, self.parameters[tool], uri_scheme, self._lifts)
+        return AttachmentRule(self.server, self.parameters[tool], uri_scheme, self._applies)
 
-    async def _lifts(self, call: Call) -> bool:
-        """Tell whether the lifted parameter of a call's tool is the adapter's own. Where nothing is known of the tool,
-        as after a restart, its list is read: hosts keep theirs for days.
+    async def _applies(self, call: Call) -> bool:
+        """Tell whether a call's client may attach files, and a lifted parameter of its tool is the adapter's own. Where
+        nothing is known of the tool, as after a restart, its list is read: hosts keep theirs for days.
         """
         tool = call.envelope.name or ""
+        if not await self.declares(call) or not self.parameters[tool].lifted:
+            return await self.declares(call)
         if tool not in self._lifted and self.read is not None and call.fetch is not None:
             try:
                 async with asyncio.timeout(PATIENCE):
@@ -76,7 +78,9 @@ class Attaching:
             shaped = shape(name, definition)
             parameter = self.parameters.get(name)
             if parameter is not None and parameter.lifted and shaped.raw is not None:
-                self._lifted[name] = _declared(parameter, shaped.raw) is not shaped.raw
+                # Callers may see differing definitions: an argument that is the tool's own for one is never taken.
+                lifts = _declared(parameter, shaped.raw) is not shaped.raw
+                self._lifted[name] = lifts and self._lifted.get(name, True)
             return shaped
 
         return learned

@@ -25,8 +25,12 @@ class ArtifactMembers:
         self.is_for_host: Callable[[Call], Awaitable[bool]] | None = None
 
     def learn(self, tool: str, definition: bytes) -> None:
-        """Take note of a tool's definition, as it is without the adapter's additions. Raises BadJson."""
-        self._free[tool] = free_members(parse(definition).get("outputSchema"))
+        """Take note of a tool's definition, as it is without the adapter's additions. Raises BadJson.
+
+        Where callers see definitions that leave differing names free, none is: each checks answers by its own.
+        """
+        free = free_members(parse(definition).get("outputSchema"))
+        self._free[tool] = free if self._free.get(tool, free) == free else ()
 
     async def of(self, call: Call) -> tuple[str, ...]:
         """The names that the member may have in the answer to a call.
