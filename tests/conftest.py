@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from tests.missing import Missing
 from tests.reaper import reaped
 
 if TYPE_CHECKING:
+    from tests.edge.attaching import FileHost
     from tests.hosted.databases import Server
 
 ROOT = Path(__file__).parent.parent
@@ -152,3 +153,14 @@ def pytest_make_collect_report(
         report.outcome = "failed"
         report.longrepr = f"skipped, which CI does not allow: {report.longrepr}"
     return report
+
+
+@pytest.fixture
+async def depot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FileHost]:
+    """A server of files over https, whose authority the machine trusts."""
+    from tests.edge.attaching import file_host
+
+    server, certificate = file_host(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    async with server.running():
+        yield server

@@ -196,7 +196,8 @@ class FileHttp:
             if parts is None or parts.scheme != "https":
                 raise DownloadFailed(_NO_URL)
             host = canonical_host(parts.hostname or "")
-            trusted = host in self._private or f"{host}:{parts.port or 443}" in self._private
+            shown = f"[{host}]" if ":" in host else host
+            trusted = not self._private.isdisjoint({host, shown, f"{shown}:{parts.port or 443}"})
             async with _told_of(host), self._answer(url, _ANYWHERE if trusted else ()) as response:
                 if response.status in _REDIRECTING:
                     url = _joined(url, response.headers.get("Location", ""))

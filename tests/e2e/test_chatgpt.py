@@ -16,7 +16,7 @@ from mcp.types import CallToolResult, TextContent
 from tests.e2e.chatgpt import ChatGPT
 from tests.e2e.filing import ADAPTERS
 from tests.e2e.processes import Server, adapter
-from tests.edge.attaching import FileHost, file_host
+from tests.edge.attaching import FileHost
 
 pytestmark = pytest.mark.e2e
 
@@ -26,24 +26,16 @@ OWNED = {"scope": "principal"}
 LONG = random.Random(4).randbytes(3_000_000)
 
 
-@pytest.fixture
-async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FileHost]:
-    server, certificate = file_host(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    async with server.running():
-        yield server
-
-
 @asynccontextmanager
-async def talking(place: Path, store: FileHost, mode: Mode, **hosts: Any) -> AsyncIterator[ChatGPT]:
+async def talking(place: Path, depot: FileHost, mode: Mode, **hosts: Any) -> AsyncIterator[ChatGPT]:
     """The host in front of an adapter and a server of files. What a tool wrote outlives the session of its call."""
-    entry = {"hosts": {"file_url_allow": [store.authority], **hosts}}
+    entry = {"hosts": {"file_url_allow": [depot.authority], **hosts}}
     core = {"allow_artifacts_download": True}
     async with (
         Server("tests.e2e.files_server", place) as upstream,
         adapter(place, upstream.url, adapters=ADAPTERS, entry=entry, core=core, sessions=OWNED) as front,
     ):
-        yield ChatGPT(front.url, store, mode)
+        yield ChatGPT(front.url, depot, mode)
 
 
 def said(result: CallToolResult) -> str:
@@ -58,9 +50,9 @@ def digest(content: bytes, name: str) -> str:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_attached_files_reach_their_tools(tmp_path: Path, store: FileHost, mode: Mode) -> None:
+async def test_attached_files_reach_their_tools(tmp_path: Path, depot: FileHost, mode: Mode) -> None:
     """One, several, and one that goes on in base64; under their names, though each call is a session of its own."""
-    async with talking(tmp_path, store, mode) as host:
+    async with talking(tmp_path, depot, mode) as host:
         host.files |= {"größe.bin": LONG, "b.txt": b"hello"}
         tools = await host.tools()
         assert said(await host.call(tools["digest"], path="größe.bin")) == digest(LONG, "größe.bin")
@@ -68,15 +60,15 @@ async def test_attached_files_reach_their_tools(tmp_path: Path, store: FileHost,
         assert said(both).splitlines() == [digest(b"hello", "b.txt"), digest(LONG, "größe.bin")]
         inline = await host.call(tools["digest_inline"], data="b.txt")
         assert said(inline) == digest(b"hello", "").rstrip()
-        assert len(store.asked) == 4
+        assert len(depot.asked) == 4
 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_file_that_a_tool_wrote_is_one_of_the_conversation(
-    tmp_path: Path, store: FileHost, mode: Mode
+    tmp_path: Path, depot: FileHost, mode: Mode
 ) -> None:
     """It comes back as a file reference, and the next tool takes it as any other."""
-    async with talking(tmp_path, store, mode) as host:
+    async with talking(tmp_path, depot, mode) as host:
         host.files["a.bin"] = LONG
         tools = await host.tools()
         (name,) = await host.receive(await host.call(tools["turn_round"], path="a.bin", filename="b.bin"))
@@ -84,18 +76,18 @@ async def test_a_file_that_a_tool_wrote_is_one_of_the_conversation(
         assert said(await host.call(tools["digest"], path=name)) == digest(LONG[::-1], "b.bin")
 
 
-async def test_a_url_that_is_over_is_told(tmp_path: Path, store: FileHost) -> None:
+async def test_a_url_that_is_over_is_told(tmp_path: Path, depot: FileHost) -> None:
     """A model that repeats the object of an earlier call learns that the file is to be attached again."""
-    async with talking(tmp_path, store, "legacy") as host:
+    async with talking(tmp_path, depot, "legacy") as host:
         tools = await host.tools()
-        over = {"download_url": store.url("/over/a.bin"), "file_id": "file_1"}
+        over = {"download_url": depot.url("/over/a.bin"), "file_id": "file_1"}
         result = await host.call(tools["digest"], path=over)
         assert result.is_error and "answered with status 404 instead of the file" in str(result.content)
 
 
-async def test_without_the_declaration_nothing_is_filled_in(tmp_path: Path, store: FileHost) -> None:
+async def test_without_the_declaration_nothing_is_filled_in(tmp_path: Path, depot: FileHost) -> None:
     """As ChatGPT is with a server that does not know the extension."""
-    async with talking(tmp_path, store, "legacy", openai_file_params="off") as host:
+    async with talking(tmp_path, depot, "legacy", openai_file_params="off") as host:
         host.files["a.bin"] = b"hello"
         tools = await host.tools()
         result = await host.call(tools["digest"], path="a.bin")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,15 +17,6 @@ from tests.edge.attaching import FileHost, file_host, whole
 STALL = 10.0
 
 
-@pytest.fixture
-async def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FileHost]:
-    """A server whose authority the machine trusts."""
-    server, certificate = file_host(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    async with server.running():
-        yield server
-
-
 async def fetched(
     url: str, allowed: Collection[str] = (), stall: float = STALL
 ) -> tuple[int | None, str, bytes]:
@@ -34,29 +25,49 @@ async def fetched(
         return download.length, download.media_type, content
 
 
-async def test_a_file_is_fetched(host: FileHost) -> None:
+async def test_a_file_is_fetched(depot: FileHost) -> None:
     """With its announced length and type. Its URL is asked for as it is spelled, since it is signed."""
-    url = host.put("/a%2Fb", b"hello", "Content-Type: text/csv; charset=utf-8")
-    assert await fetched(f"{url}?sig=a%2Bb+c%3d&x=%C3%BC", [host.authority]) == (5, "text/csv", b"hello")
-    (head,) = host.asked
+    url = depot.put("/a%2Fb", b"hello", "Content-Type: text/csv; charset=utf-8")
+    assert await fetched(f"{url}?sig=a%2Bb+c%3d&x=%C3%BC", [depot.authority]) == (5, "text/csv", b"hello")
+    (head,) = depot.asked
     assert head.startswith("GET /a%2Fb?sig=a%2Bb+c%3d&x=%C3%BC HTTP/1.1\r\n")
     assert "accept-encoding: identity" in head.lower() and "cookie" not in head.lower()
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "127.1"])
-async def test_private_addresses_are_not_asked(host: FileHost, name: str) -> None:
+async def test_private_addresses_are_not_asked(depot: FileHost, name: str) -> None:
     """The address that is judged is the one that is connected to, whatever name leads there (DNS rebinding)."""
     with pytest.raises(DownloadFailed, match="cannot be reached at a public address"):
-        await fetched(host.url("/", name))
-    assert host.asked == []
+        await fetched(depot.url("/", name))
+    assert depot.asked == []
 
 
-async def test_a_private_host_may_be_named(host: FileHost) -> None:
+@pytest.mark.parametrize("allowed", ["[::1]:{port}", "[::1]", "::1"])
+async def test_an_address_of_ipv6_may_be_named(allowed: str) -> None:
+    """As it stands in URLs. It is asked then, though its certificate is of nobody whom the machine trusts."""
+    came = asyncio.Event()
+
+    async def note(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set()
+        writer.close()
+
+    async with await asyncio.start_server(note, "::1", 0) as asked:
+        port = asked.sockets[0].getsockname()[1]
+        with pytest.raises(DownloadFailed, match="::1 "):
+            await fetched(f"https://[::1]:{port}/", [allowed.format(port=port)])
+        assert came.is_set()
+        came.clear()
+        with pytest.raises(DownloadFailed, match="public address"):
+            await fetched(f"https://[::1]:{port}/", [f"[::1]:{port + 1}"])
+        assert not came.is_set()
+
+
+async def test_a_private_host_may_be_named(depot: FileHost) -> None:
     """By its name, with its port or for all ports; another name of the same machine is another host."""
-    url = host.put("/a", b"hello")
-    for allowed in ([host.authority], ["127.0.0.1"]):
+    url = depot.put("/a", b"hello")
+    for allowed in ([depot.authority], ["127.0.0.1"]):
         assert (await fetched(url, allowed))[2] == b"hello"
-    for other in (["localhost"], [f"127.0.0.1:{host.port + 1}"], ["10.0.0.1"]):
+    for other in (["localhost"], [f"127.0.0.1:{depot.port + 1}"], ["10.0.0.1"]):
         with pytest.raises(DownloadFailed, match="public address"):
             await fetched(url, other)
 
@@ -84,33 +95,33 @@ async def test_other_urls_are_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a..b", "a" * 64 + ".test", ".test", "[::1]x"])
-async def test_hosts_without_a_possible_name_are_refused(host: FileHost, name: str) -> None:
+async def test_hosts_without_a_possible_name_are_refused(depot: FileHost, name: str) -> None:
     """Also as the target of a redirect: systems and libraries have exceptions of their own for them."""
-    for url, allowed in ((f"https://{name}/a", ()), (host.redirect("/a", f"//{name}/"), [host.authority])):
+    for url, allowed in ((f"https://{name}/a", ()), (depot.redirect("/a", f"//{name}/"), [depot.authority])):
         with pytest.raises(DownloadFailed, match=r"public address|https"):
             await fetched(url, allowed)
 
 
-async def test_few_redirects_are_followed(host: FileHost) -> None:
+async def test_few_redirects_are_followed(depot: FileHost) -> None:
     """Each is judged as a URL of its own."""
-    host.put("/0", b"hello")
+    depot.put("/0", b"hello")
     for number in range(1, REDIRECTS + 2):
-        host.redirect(f"/{number}", f"/{number - 1}")
-    assert (await fetched(host.url(f"/{REDIRECTS}"), [host.authority]))[2] == b"hello"
+        depot.redirect(f"/{number}", f"/{number - 1}")
+    assert (await fetched(depot.url(f"/{REDIRECTS}"), [depot.authority]))[2] == b"hello"
     with pytest.raises(DownloadFailed, match="redirected more than 3 times"):
-        await fetched(host.url(f"/{REDIRECTS + 1}"), [host.authority])
+        await fetched(depot.url(f"/{REDIRECTS + 1}"), [depot.authority])
 
 
 @pytest.mark.parametrize(
     "to", ["https://localhost:{port}/in", "http://127.0.0.1:{port}/in", "file:///etc/passwd", "https://["]
 )
-async def test_a_redirect_leads_to_no_other_place_inside(host: FileHost, to: str) -> None:
+async def test_a_redirect_leads_to_no_other_place_inside(depot: FileHost, to: str) -> None:
     """Neither to a private host that was not named, nor away from https."""
-    host.put("/in", b"secret")
-    url = host.redirect("/a", to.format(port=host.port))
+    depot.put("/in", b"secret")
+    url = depot.redirect("/a", to.format(port=depot.port))
     with pytest.raises(DownloadFailed, match=r"public address|https"):
-        await fetched(url, [host.authority])
-    assert len(host.asked) == 1
+        await fetched(url, [depot.authority])
+    assert len(depot.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -125,15 +136,15 @@ async def test_a_redirect_leads_to_no_other_place_inside(host: FileHost, to: str
         (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "no valid one"),
     ],
 )
-async def test_what_is_no_whole_file_is_told(host: FileHost, answer: bytes, sentence: str) -> None:
+async def test_what_is_no_whole_file_is_told(depot: FileHost, answer: bytes, sentence: str) -> None:
     """With a reason that a model can act on."""
-    host.answers["/a"] = answer
+    depot.answers["/a"] = answer
     with pytest.raises(DownloadFailed, match=sentence):
-        await fetched(host.url("/a"), [host.authority])
+        await fetched(depot.url("/a"), [depot.authority])
 
 
 @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"])
-async def test_a_silent_server_is_left(host: FileHost, begun: bytes) -> None:
+async def test_a_silent_server_is_left(depot: FileHost, begun: bytes) -> None:
     """Before its answer, and in the middle of it."""
     left = asyncio.Event()
 
@@ -141,9 +152,9 @@ async def test_a_silent_server_is_left(host: FileHost, begun: bytes) -> None:
         writer.write(begun)
         await left.wait()
 
-    host.answers["/a"] = silent
+    depot.answers["/a"] = silent
     with pytest.raises(DownloadFailed, match="sent nothing for too long"):
-        await fetched(host.url("/a"), [host.authority], stall=0.1)
+        await fetched(depot.url("/a"), [depot.authority], stall=0.1)
     left.set()
 
 
@@ -155,9 +166,9 @@ async def test_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:
             await fetched(server.put("/a", b"x"), [server.authority])
 
 
-async def test_names_are_looked_up_beside_other_work(host: FileHost) -> None:
+async def test_names_are_looked_up_beside_other_work(depot: FileHost) -> None:
     """Servers of names that callers choose may never answer; threads that others need are not those that wait then."""
-    url = host.put("/a", b"hello")
+    url = depot.put("/a", b"hello")
     files = FileHttp(["localhost", "127.0.0.1"], STALL)
     async with files.open(url):
         """The certificates are read."""
@@ -169,7 +180,7 @@ async def test_names_are_looked_up_beside_other_work(host: FileHost) -> None:
             async with asyncio.timeout(STALL):
                 # The name leads somewhere, whose certificate is of another name.
                 with pytest.raises(DownloadFailed, match="cannot be reached"):
-                    async with files.open(host.url("/a", "localhost")):
+                    async with files.open(depot.url("/a", "localhost")):
                         """Not reached."""
         finally:
             busy.set()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from tests.edge.attaching import CHATGPT, FileHost, attached, file_host, opened, whole
+from tests.edge.attaching import CHATGPT, FileHost, attached, opened, whole
 from tests.edge.conftest import StartRoad, merged
 from tests.edge.file_tools import DOWNLOADS, READS, WRITES, call, rpc, size_below, text_of, upload
 from tests.edge.raw import MODERN_META, Exchange, RawClient
@@ -18,15 +17,6 @@ from tests.edge.raw import MODERN_META, Exchange, RawClient
 PATH = {"type": "string", "description": "The file."}
 SCHEMA = {"type": "object", "properties": {"path": PATH, "n": {"type": "integer"}}, "required": ["path"]}
 LARGEST = 64 * 1024
-
-
-@pytest.fixture
-async def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FileHost]:
-    """A server of files whose authority the machine trusts."""
-    server, certificate = file_host(tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    async with server.running():
-        yield server
 
 
 class Tools:
@@ -55,9 +45,9 @@ class Tools:
         await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": found}))
 
 
-def settings(host: FileHost, **hosts: Any) -> dict[str, Any]:
+def settings(depot: FileHost, **hosts: Any) -> dict[str, Any]:
     """Those of an adapter in front of the tool, which may ask the host."""
-    allowed = {"file_url_allow": [host.authority], **hosts}
+    allowed = {"file_url_allow": [depot.authority], **hosts}
     return {
         "server": {"adapters": [READS], "hosts": allowed},
         "uploads": {"max_file_bytes": LARGEST, "stall_timeout_seconds": 5},
@@ -80,14 +70,14 @@ def is_declared(tool: dict[str, Any]) -> bool:
 # --- lists ----------------------------------------------------------------------------------------------------
 
 
-async def test_only_chatgpt_is_told(road: StartRoad, host: FileHost) -> None:
+async def test_only_chatgpt_is_told(road: StartRoad, depot: FileHost) -> None:
     """In any order of lists, also when these come from what was kept; for others not a byte is different."""
-    off = settings(host, openai_file_params="off")
+    off = settings(depot, openai_file_params="off")
     async with road(Tools(), **off) as (_, _, client):
         await opened(client)
         plain = await tool_seen(client)
         assert not is_declared(plain)
-    async with road(Tools(), **settings(host)) as (_, _, client):
+    async with road(Tools(), **settings(depot)) as (_, _, client):
         for name, tells in [("raw", False), (CHATGPT, True)] * 3 + [("openai-mcp (Responses API)", False)]:
             await opened(client, name)
             tool = await tool_seen(client)
@@ -96,9 +86,9 @@ async def test_only_chatgpt_is_told(road: StartRoad, host: FileHost) -> None:
     assert tool["inputSchema"]["properties"]["n"] == {"type": "integer"}
 
 
-async def test_a_host_without_sessions_is_told_by_its_request(road: StartRoad, host: FileHost) -> None:
+async def test_a_host_without_sessions_is_told_by_its_request(road: StartRoad, depot: FileHost) -> None:
     """Since MCP 2026-07-28 each request has the client's name. Nobody may share such a list."""
-    async with road(Tools(), **settings(host)) as (_, _, client):
+    async with road(Tools(), **settings(depot)) as (_, _, client):
         for name, tells in [(CHATGPT, True), ("claude-ai", False), (CHATGPT, True)]:
             meta = {**MODERN_META, "io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"}}
             body = orjson.dumps(
@@ -111,19 +101,19 @@ async def test_a_host_without_sessions_is_told_by_its_request(road: StartRoad, h
             assert is_declared(tool) is tells and result["cacheScope"] == "private"
 
 
-async def test_all_hosts_can_be_told(road: StartRoad, host: FileHost) -> None:
+async def test_all_hosts_can_be_told(road: StartRoad, depot: FileHost) -> None:
     """For clients that nobody knows yet. YAML reads a bare on as true."""
-    async with road(Tools(), **settings(host, openai_file_params=True)) as (_, _, client):
+    async with road(Tools(), **settings(depot, openai_file_params=True)) as (_, _, client):
         await opened(client, "some-new-host")
         assert is_declared(await tool_seen(client))
-        answer = await call(client, "read", {"path": attached(host.put("/a", b"hello"))})
+        answer = await call(client, "read", {"path": attached(depot.put("/a", b"hello"))})
         assert "isError" not in answer
 
 
 @pytest.mark.parametrize("mode", ["warn", "block"])
-async def test_the_declaration_is_no_drift(road: StartRoad, host: FileHost, mode: str) -> None:
+async def test_the_declaration_is_no_drift(road: StartRoad, depot: FileHost, mode: str) -> None:
     """A pin is of what the upstream said, whichever host saw it first."""
-    tools, made = Tools(), settings(host)
+    tools, made = Tools(), settings(depot)
     pinning = {"core": {"tool_definition_pinning": {"mode": mode, "baseline": "server"}}}
     async with road(tools, **merged(made, pinning)) as (_, _, client):
         for name in ("raw", CHATGPT, "raw", CHATGPT):
@@ -144,12 +134,12 @@ async def test_the_declaration_is_no_drift(road: StartRoad, host: FileHost, mode
 # --- calls ----------------------------------------------------------------------------------------------------
 
 
-async def test_an_attached_file_reaches_its_tool(road: StartRoad, host: FileHost) -> None:
+async def test_an_attached_file_reaches_its_tool(road: StartRoad, depot: FileHost) -> None:
     """It is an upload of the caller by then: the tool gets a path, and its answer shows the handle."""
     tools = Tools()
-    async with road(tools, **settings(host)) as (_, _, client):
+    async with road(tools, **settings(depot)) as (_, _, client):
         await opened(client)
-        url = host.put("/a", b"hello", "Content-Type: text/plain")
+        url = depot.put("/a", b"hello", "Content-Type: text/plain")
         answer = await call(client, "read", {"path": attached(url, file_name="größe.txt"), "n": 1})
         assert tools.read == [("größe.txt", b"hello")] and tools.got[0]["n"] == 1
         handle = text_of(answer).removeprefix("read ")
@@ -158,63 +148,63 @@ async def test_an_attached_file_reaches_its_tool(road: StartRoad, host: FileHost
         assert tools.read[1][1] == b"hello"
 
 
-async def test_the_same_file_is_fetched_once(road: StartRoad, host: FileHost) -> None:
+async def test_the_same_file_is_fetched_once(road: StartRoad, depot: FileHost) -> None:
     """A retry, or the next tool, gets the same handle; under another URL the file may be another one."""
     tools = Tools({"type": "object", "properties": {"path": {"type": "array", "items": PATH}}})
-    async with road(tools, **settings(host)) as (_, _, client):
+    async with road(tools, **settings(depot)) as (_, _, client):
         await opened(client)
-        one, two = attached(host.put("/1", b"one")), attached(host.put("/2", b"two"))
+        one, two = attached(depot.put("/1", b"one")), attached(depot.put("/2", b"two"))
         first = await call(client, "read", {"path": [one, two, one]})
         again = await call(client, "read", {"path": [one, two, one]})
         assert text_of(first) == text_of(again)
         assert [content for _, content in tools.read] == [b"one", b"two", b"one"] * 2
-        assert len(host.asked) == 2
+        assert len(depot.asked) == 2
 
 
-async def test_an_expired_file_is_fetched_again(road: StartRoad, host: FileHost) -> None:
+async def test_an_expired_file_is_fetched_again(road: StartRoad, depot: FileHost) -> None:
     """Remembering it does not keep it."""
     tools = Tools()
-    made = merged(settings(host), {"uploads": {"ttl_seconds": 0.2}})
+    made = merged(settings(depot), {"uploads": {"ttl_seconds": 0.2}})
     async with road(tools, **made) as (_, _, client):
         await opened(client)
-        arguments = {"path": attached(host.put("/1", b"one"))}
+        arguments = {"path": attached(depot.put("/1", b"one"))}
         await call(client, "read", arguments)
         await asyncio.sleep(0.5)
         await call(client, "read", arguments)
-        assert len(tools.read) == len(host.asked) == 2
+        assert len(tools.read) == len(depot.asked) == 2
 
 
-async def test_a_handle_is_still_taken(road: StartRoad, host: FileHost) -> None:
+async def test_a_handle_is_still_taken(road: StartRoad, depot: FileHost) -> None:
     """From an upload by a person, beside an attached file."""
     tools = Tools({"type": "object", "properties": {"path": {"type": "array", "items": PATH}}})
-    async with road(tools, **settings(host)) as (_, _, client):
+    async with road(tools, **settings(depot)) as (_, _, client):
         await opened(client)
         handle = (await upload(client, b"by hand"))[1]["upload_handle"]
-        await call(client, "read", {"path": [handle, attached(host.put("/1", b"one"))]})
+        await call(client, "read", {"path": [handle, attached(depot.put("/1", b"one"))]})
         assert [content for _, content in tools.read] == [b"by hand", b"one"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "off"])
-async def test_other_hosts_attach_nothing(road: StartRoad, host: FileHost, mode: str) -> None:
+async def test_other_hosts_attach_nothing(road: StartRoad, depot: FileHost, mode: str) -> None:
     """For them such an object is no handle, as it always was; nothing is fetched."""
     tools = Tools()
-    async with road(tools, **settings(host, openai_file_params=mode)) as (_, _, client):
+    async with road(tools, **settings(depot, openai_file_params=mode)) as (_, _, client):
         await opened(client, "raw" if mode == "auto" else CHATGPT)
-        answer = await call(client, "read", {"path": attached(host.put("/a", b"hello"))})
+        answer = await call(client, "read", {"path": attached(depot.put("/a", b"hello"))})
         assert answer["isError"] and "must be the handle of an uploaded file" in text_of(answer)
-        assert host.asked == [] and tools.got == []
+        assert depot.asked == [] and tools.got == []
 
 
-async def test_a_nested_argument_is_lifted(road: StartRoad, host: FileHost) -> None:
+async def test_a_nested_argument_is_lifted(road: StartRoad, depot: FileHost) -> None:
     """The tool gets it where it wants it, also from a call with the handle."""
     nested = {"type": "object", "properties": {"path": PATH}, "required": ["path"]}
     tools = Tools({"type": "object", "properties": {"options": nested}, "required": ["options"]})
-    made = settings(host)
+    made = settings(depot)
     made["server"]["adapters"] = [{**READS, "file_path_argument": "options.path"}]
     async with road(tools, **made) as (_, _, client):
         await opened(client)
         assert (await tool_seen(client))["_meta"] == {"openai/fileParams": ["options_path"]}
-        await call(client, "read", {"options_path": attached(host.put("/a", b"hello"))})
+        await call(client, "read", {"options_path": attached(depot.put("/a", b"hello"))})
         handle = (await upload(client, b"by hand"))[1]["upload_handle"]
         await call(client, "read", {"options_path": handle, "options": {}})
         contents = [Path(got["options"]["path"]).read_bytes() for got in tools.got]
@@ -224,30 +214,30 @@ async def test_a_nested_argument_is_lifted(road: StartRoad, host: FileHost) -> N
 
 @pytest.mark.parametrize("listed", [True, False])
 async def test_an_argument_of_that_name_is_the_tools_own(
-    road: StartRoad, host: FileHost, listed: bool
+    road: StartRoad, depot: FileHost, listed: bool
 ) -> None:
     """What a call gives it goes to the tool as it is, also in a process that has listed no tools yet."""
     nested = {"type": "object", "properties": {"path": PATH}}
     tools = Tools({"type": "object", "properties": {"options": nested, "options_path": {}}})
-    made = settings(host)
+    made = settings(depot)
     made["server"]["adapters"] = [{**READS, "file_path_argument": "options.path"}]
     async with road(tools, **made) as (_, _, client):
         await opened(client)
         assert not listed or not is_declared(await tool_seen(client))
-        own = attached(host.put("/a", b"hello"))
+        own = attached(depot.put("/a", b"hello"))
         await call(client, "read", {"options_path": own})
-        assert tools.got == [{"options_path": own}] and host.asked == []
+        assert tools.got == [{"options_path": own}] and depot.asked == []
 
 
-async def test_a_plan_sees_the_handle(road: StartRoad, host: FileHost) -> None:
+async def test_a_plan_sees_the_handle(road: StartRoad, depot: FileHost) -> None:
     """Stages that check arguments by the tool's schema pass the call."""
-    tools, made = Tools({**SCHEMA, "additionalProperties": False}), settings(host)
+    tools, made = Tools({**SCHEMA, "additionalProperties": False}), settings(depot)
     made["server"]["stages"] = {"read": {"validate": True}}
     async with road(tools, **made) as (_, _, client):
         await opened(client)
-        answer = await call(client, "read", {"path": attached(host.put("/a", b"hello"))})
+        answer = await call(client, "read", {"path": attached(depot.put("/a", b"hello"))})
         assert tools.read and "isError" not in answer
-        refused = await call(client, "read", {"path": attached(host.url("/missing"))})
+        refused = await call(client, "read", {"path": attached(depot.url("/missing"))})
         assert "status 404" in text_of(refused)
 
 
@@ -284,30 +274,30 @@ async def refused(client: RawClient, value: Any) -> str:
     return text_of(answer)
 
 
-async def test_nothing_inside_is_asked(road: StartRoad, host: FileHost) -> None:
+async def test_nothing_inside_is_asked(road: StartRoad, depot: FileHost) -> None:
     """By address, by a name that leads there, by a redirect, and without TLS; the tool is not called."""
     tools = Tools()
-    host.put("/in", b"secret")
-    away = host.redirect("/away", host.url("/in", "localhost"))
-    async with road(tools, **settings(host)) as (up, _, client):
+    depot.put("/in", b"secret")
+    away = depot.redirect("/away", depot.url("/in", "localhost"))
+    async with road(tools, **settings(depot)) as (up, _, client):
         await opened(client)
-        for url in (host.url("/in", "localhost"), "https://169.254.169.254/latest", "https://[::1]/", away):
+        for url in (depot.url("/in", "localhost"), "https://169.254.169.254/latest", "https://[::1]/", away):
             assert "cannot be reached at a public address" in await refused(client, attached(url))
-        for url in (host.url("/in", scheme="http"), up.url, "file:///etc/passwd"):
+        for url in (depot.url("/in", scheme="http"), up.url, "file:///etc/passwd"):
             assert "must begin with https://" in await refused(client, attached(url))
-        assert tools.got == [] and len(host.asked) == 1
+        assert tools.got == [] and len(depot.asked) == 1
 
 
 @pytest.mark.parametrize("file_id", [None, 1, 1.5, True, [], {}, ["a"], "x" * 10_000])
-async def test_ids_of_other_types_are_refused(road: StartRoad, host: FileHost, file_id: Any) -> None:
+async def test_ids_of_other_types_are_refused(road: StartRoad, depot: FileHost, file_id: Any) -> None:
     """Before anything is fetched."""
-    async with road(Tools(), **settings(host)) as (_, _, client):
+    async with road(Tools(), **settings(depot)) as (_, _, client):
         await opened(client)
-        sentence = await refused(client, {"download_url": host.put("/a", b"x"), "file_id": file_id})
-        assert "download_url and file_id" in sentence and host.asked == []
+        sentence = await refused(client, {"download_url": depot.put("/a", b"x"), "file_id": file_id})
+        assert "download_url and file_id" in sentence and depot.asked == []
 
 
-async def test_large_files_are_not_read(road: StartRoad, host: FileHost, tmp_path: Path) -> None:
+async def test_large_files_are_not_read(road: StartRoad, depot: FileHost, tmp_path: Path) -> None:
     """Neither one that is announced as such, nor one without an end; no byte of them stays."""
     tools = Tools()
 
@@ -318,18 +308,18 @@ async def test_large_files_are_not_read(road: StartRoad, host: FileHost, tmp_pat
             await writer.drain()
 
     huge = b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999999\r\n\r\n"
-    async with road(tools, **settings(host)) as (_, _, client):
+    async with road(tools, **settings(depot)) as (_, _, client):
         await opened(client)
         for answer in (huge, endless, whole(b"x" * (LARGEST + 1))):
-            host.answers["/a"] = answer
-            assert "uploads.max_file_bytes" in await refused(client, attached(host.url("/a")))
+            depot.answers["/a"] = answer
+            assert "uploads.max_file_bytes" in await refused(client, attached(depot.url("/a")))
         assert size_below(tmp_path / "uploads") == 0 and tools.got == []
-        host.put("/a", b"x" * LARGEST)
-        await call(client, "read", {"path": attached(host.url("/a"))})
+        depot.put("/a", b"x" * LARGEST)
+        await call(client, "read", {"path": attached(depot.url("/a"))})
         assert len(tools.read[0][1]) == LARGEST
 
 
-async def test_a_slow_file_is_given_up(road: StartRoad, host: FileHost) -> None:
+async def test_a_slow_file_is_given_up(road: StartRoad, depot: FileHost) -> None:
     """After the time that an upload may be silent."""
     over = asyncio.Event()
 
@@ -337,55 +327,59 @@ async def test_a_slow_file_is_given_up(road: StartRoad, host: FileHost) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
         await over.wait()
 
-    host.answers["/a"] = slow
-    made = merged(settings(host), {"uploads": {"stall_timeout_seconds": 0.2}})
+    depot.answers["/a"] = slow
+    made = merged(settings(depot), {"uploads": {"stall_timeout_seconds": 0.2}})
     async with road(Tools(), **made) as (_, _, client):
         await opened(client)
-        assert "sent nothing for too long" in await refused(client, attached(host.url("/a")))
+        assert "sent nothing for too long" in await refused(client, attached(depot.url("/a")))
     over.set()
 
 
-async def test_files_come_together_or_not_at_all(road: StartRoad, host: FileHost, tmp_path: Path) -> None:
+async def test_files_come_together_or_not_at_all(road: StartRoad, depot: FileHost, tmp_path: Path) -> None:
     """If one cannot be had, none is kept and the tool is not called."""
     tools = Tools({"type": "object", "properties": {"path": {"type": "array", "items": PATH}}})
-    async with road(tools, **settings(host)) as (_, _, client):
+    async with road(tools, **settings(depot)) as (_, _, client):
         await opened(client)
-        files = [attached(host.put("/1", b"one")), attached(host.url("/missing"))]
+        files = [attached(depot.put("/1", b"one")), attached(depot.url("/missing"))]
         assert "127.0.0.1 answered with status 404" in await refused(client, files)
         assert tools.got == [] and size_below(tmp_path / "uploads") == 0
 
 
-async def test_a_call_has_few_files(road: StartRoad, host: FileHost) -> None:
+async def test_a_call_has_few_files(road: StartRoad, depot: FileHost) -> None:
     """A hundred are refused before the first is fetched, and so are more than uploads.max_files."""
-    many = [attached(host.put(f"/{number}", b"x"), f"file_{number}") for number in range(100)]
+    many = [attached(depot.put(f"/{number}", b"x"), f"file_{number}") for number in range(100)]
     schema = {"type": "object", "properties": {"path": {"type": "array", "items": PATH}}}
-    async with road(Tools(schema), **settings(host)) as (_, _, client):
+    async with road(Tools(schema), **settings(depot)) as (_, _, client):
         await opened(client)
         assert "at most 32 attached files" in await refused(client, many)
-    async with road(Tools(schema), **merged(settings(host), {"uploads": {"max_files": 2}})) as (_, _, client):
+    async with road(Tools(schema), **merged(settings(depot), {"uploads": {"max_files": 2}})) as (
+        _,
+        _,
+        client,
+    ):
         await opened(client)
         assert "at most 2 attached files" in await refused(client, many[:3])
-    assert host.asked == []
+    assert depot.asked == []
 
 
-async def test_the_quota_of_a_session_holds(road: StartRoad, host: FileHost) -> None:
+async def test_the_quota_of_a_session_holds(road: StartRoad, depot: FileHost) -> None:
     """As for any upload."""
-    made = merged(settings(host), {"sessions": {"max_total_session_size": 10}})
+    made = merged(settings(depot), {"sessions": {"max_total_session_size": 10}})
     async with road(Tools(), **made) as (_, _, client):
         await opened(client)
-        assert "max_total_session_size" in await refused(client, attached(host.put("/a", b"x" * 11)))
-        assert "isError" not in await call(client, "read", {"path": attached(host.put("/b", b"x" * 10))})
+        assert "max_total_session_size" in await refused(client, attached(depot.put("/a", b"x" * 11)))
+        assert "isError" not in await call(client, "read", {"path": attached(depot.put("/b", b"x" * 10))})
 
 
-async def test_a_name_cannot_leave_its_place(road: StartRoad, host: FileHost) -> None:
+async def test_a_name_cannot_leave_its_place(road: StartRoad, depot: FileHost) -> None:
     """The name of a file is made safe as that of an upload is."""
     tools = Tools()
-    async with road(tools, **settings(host)) as (_, _, client):
+    async with road(tools, **settings(depot)) as (_, _, client):
         await opened(client)
         name = "../../../../tmp/x\x00y\n.txt"
-        await call(client, "read", {"path": attached(host.put("/a", b"x"), file_name=name)})
+        await call(client, "read", {"path": attached(depot.put("/a", b"x"), file_name=name)})
         assert "uploads" in tools.got[0]["path"] and "/tmp/x" not in tools.got[0]["path"]
-        await call(client, "read", {"path": attached(host.put("/b", b"x"), "../../etc/passwd")})
+        await call(client, "read", {"path": attached(depot.put("/b", b"x"), "../../etc/passwd")})
         assert "etc/" not in tools.got[1]["path"]
 
 
@@ -398,18 +392,20 @@ async def test_a_name_cannot_leave_its_place(road: StartRoad, host: FileHost) ->
     ],
 )
 async def test_an_argument_that_stands_twice_is_refused(
-    road: StartRoad, host: FileHost, arguments: bytes
+    road: StartRoad, depot: FileHost, arguments: bytes
 ) -> None:
     """The upstream might read the other one. Nothing is fetched."""
-    tools, one = Tools(), orjson.dumps(attached(host.put("/a", b"x")))
-    async with road(tools, **settings(host)) as (_, _, client):
+    tools, one = Tools(), orjson.dumps(attached(depot.put("/a", b"x")))
+    async with road(tools, **settings(depot)) as (_, _, client):
         await opened(client)
         body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read","arguments":%b}}'
         _, answer = await client.request("POST", body % arguments.replace(b"%b", one))
-        assert b"more than one way" in answer and tools.got == [] and host.asked == []
+        assert b"more than one way" in answer and tools.got == [] and depot.asked == []
 
 
-async def test_a_client_that_gives_up_ends_the_fetch(road: StartRoad, host: FileHost, tmp_path: Path) -> None:
+async def test_a_client_that_gives_up_ends_the_fetch(
+    road: StartRoad, depot: FileHost, tmp_path: Path
+) -> None:
     """Its connection to the server of files is closed, and no byte stays."""
     begun = asyncio.Event()
 
@@ -422,18 +418,18 @@ async def test_a_client_that_gives_up_ends_the_fetch(road: StartRoad, host: File
             writer.write(b"x")
             await writer.drain()
 
-    host.answers["/a"] = endless
-    async with road(Tools(), **settings(host)) as (_, _, client):
+    depot.answers["/a"] = endless
+    async with road(Tools(), **settings(depot)) as (_, _, client):
         await opened(client)
         message = {
             "jsonrpc": "2.0",
             "id": 1,
             "method": "tools/call",
-            "params": {"name": "read", "arguments": {"path": attached(host.url("/a"))}},
+            "params": {"name": "read", "arguments": {"path": attached(depot.url("/a"))}},
         }
         await client.send("POST", orjson.dumps(message))
         await begun.wait()
         client.close()
         async with asyncio.timeout(10):
-            await host.gone.wait()
+            await depot.gone.wait()
         assert size_below(tmp_path / "uploads") == 0
