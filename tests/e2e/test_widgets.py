@@ -39,7 +39,7 @@ def result_of(desk: Desk, scope: Scope) -> dict[str, Any]:
         "upload_url": url,
         "expires_at": iso(desk.clock() + 100),
         "max_file_bytes": 4096,
-        "supports_multiple_files": True,
+        "max_files": 5,
         "sha256_required": False,
     }
 

@@ -63,6 +63,7 @@ class HelperTool(Stage):
             "auth_mode": "signed_upload_credentials",
             "credential_ttl_seconds": ttl,
             "field_name": "file",
+            "max_files": offer.settings.max_files,
             "supports_multiple_files": offer.settings.max_files > 1,
             "sha256_required": offer.settings.require_sha256,
             "sha256_field_name": "sha256",

@@ -102,7 +102,8 @@ class UploadOffers(StoreListener):
         if wait:
             raise LimitReached(
                 f"{MOST_OFFERS} uploads were offered within {seconds:g} s, the longer of uploads.page_ttl_seconds and "
-                f"core.auth.signed_upload_ttl_seconds: use their links, or try again in {ceil(wait)} s."
+                f"core.auth.signed_upload_ttl_seconds: use their links, or try again in {ceil(wait)} s.",
+                retry_after=wait,
             )
         upload_id = secrets.token_hex(16)
         batch = batch_of(upload_id)

@@ -122,6 +122,7 @@ async def test_answer_is_what_scripts_read(modern: bool) -> None:
         "auth_mode": "signed_upload_credentials",
         "credential_ttl_seconds": 120,
         "field_name": "file",
+        "max_files": 5,
         "supports_multiple_files": True,
         "sha256_required": False,
         "sha256_field_name": "sha256",
@@ -186,6 +187,7 @@ async def test_offers_of_one_scope_are_bounded() -> None:
     with pytest.raises(LimitReached, match=r"uploads\.page_ttl_seconds") as refused:
         await helping.offers.issue("demo", "ada", scope)
     assert str(MOST_OFFERS) in str(refused.value)
+    assert refused.value.retry_after == pytest.approx(900, abs=1)
     await helping.offers.issue("demo", "ada", other)
 
 

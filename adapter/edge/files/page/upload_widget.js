@@ -16,7 +16,7 @@ function offer(result) {
   const link = said.open_in_browser ?? said.upload_url;
   const left = Math.max(0, (new Date(said.page_expires_at ?? said.expires_at) - Date.now()) / 1000);
   at('server').textContent = said.server_id;
-  const most = { file: said.max_file_bytes, files: said.supports_multiple_files ? said.max_files ?? 1000 : 1 };
+  const most = { file: said.max_file_bytes, files: said.max_files };
   begin({ ...most, total: null, digests: said.sha256_required, left }, link);
   form.hidden = at('intro').hidden = at('browser').hidden = false;
   at('browser').addEventListener('click', () => ask('ui/open-link', { url: link }).catch(() => say('Copy this: ' + link)));
