@@ -19,6 +19,7 @@ There are three kinds of stages:
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from time import time
@@ -176,9 +177,9 @@ class Stage(Protocol):
 class OccasionalStage(Stage):
     """A stage that concerns few of the calls of its method."""
 
+    @abstractmethod
     async def passes(self, call: Call) -> bool:
         """Tell whether it leaves this call and its answer as they are."""
-        raise NotImplementedError
 
 
 class CallerGate(Gate, Protocol):
