@@ -59,8 +59,10 @@ class Attaching:
         nothing is known of the tool, as after a restart, its list is read: hosts keep theirs for days.
         """
         tool = call.envelope.name or ""
-        if not await self.declares(call) or not self.parameters[tool].lifted:
-            return await self.declares(call)
+        if not await self.declares(call):
+            return False
+        if not self.parameters[tool].lifted:
+            return True
         if tool not in self._lifted and self.read is not None and call.fetch is not None:
             try:
                 async with asyncio.timeout(PATIENCE):
