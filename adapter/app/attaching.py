@@ -10,7 +10,7 @@ from functools import partial
 from adapter.errors import AdapterError, BadJson
 from adapter.relay.files.artifact_members import PATIENCE
 from adapter.relay.files.attachments import AttachmentRule
-from adapter.relay.sessions.client_names import ClientNames
+from adapter.relay.sessions.client_facts import ClientFact
 from adapter.relay.stages import Call
 from adapter.rules.clients.hosts import attaches_files
 from adapter.rules.files.attached_files import FileParameter, StaysHandle, declared, parameter_of
@@ -41,7 +41,7 @@ class Attaching:
 
     server: str
     parameters: Mapping[str, FileParameter]
-    names: ClientNames
+    names: ClientFact[str]
     always: bool
     read: Callable[[Call, str], Awaitable[object]] | None = field(default=None, init=False)
     _lifted: dict[str, bool] = field(default_factory=dict, init=False)

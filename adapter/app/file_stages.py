@@ -32,7 +32,7 @@ from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSc
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.files.upload_status_tool import UploadStatusTool, status_tool
 from adapter.relay.files.widgets import WidgetList, WidgetRead
-from adapter.relay.sessions.client_names import ClientNames
+from adapter.relay.sessions.client_facts import client_names
 from adapter.relay.stages import Call, Gate, Stage, StageEntry
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.files.locators import Locator
@@ -51,7 +51,7 @@ class ActiveFiles(KeptFiles):
     def __init__(self, base: Base, sessions: SessionStack) -> None:
         super().__init__(base, sessions)
         self._cancellations: dict[str, Cancellations] = {}
-        self._names = ClientNames(sessions.sessions)
+        self._names = client_names(sessions.sessions)
         self._attaching: dict[str, Attaching] = {}
         self._attachments: dict[str, AttachedFiles] = {}
 

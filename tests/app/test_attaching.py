@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from adapter.app.attaching import Attaching
-from adapter.relay.sessions.client_names import ClientNames
+from adapter.relay.sessions.client_facts import client_names
 from adapter.relay.stages import Call, CallOrigin
 from adapter.rules.files.attached_files import parameter_of
 from adapter.rules.tools.visibility import ShapedDefinition
@@ -21,17 +21,14 @@ async def test_an_argument_that_is_the_tools_for_anybody_is_not_taken() -> None:
     body = call_body("read")
     envelope, parameter = read_envelope(body), parameter_of("options.path")
     assert isinstance(envelope, Envelope) and parameter is not None
-    names = ClientNames(Relaying(ScriptedUpstream([])).sessions)
+    names = client_names(Relaying(ScriptedUpstream([])).sessions)
     attaching = Attaching("desk", {"read": parameter}, names, always=True)
     learned = attaching.learning(lambda _, definition: ShapedDefinition(definition))
     rule, call = attaching.rule("read", "upload://"), Call(CallOrigin("desk"), ALICE, envelope, body)
     options = {"type": "object", "properties": {"path": {"type": "string"}}}
-    lifted, own = [
-        orjson.dumps(
-            {"name": "read", "inputSchema": {"type": "object", "properties": {"options": options, **more}}}
-        )
-        for more in ({}, {"options_path": {}})
-    ]
+    properties = {"options": options, "options_path": {}}
+    own = orjson.dumps({"name": "read", "inputSchema": {"type": "object", "properties": properties}})
+    lifted = own.replace(b',"options_path":{}', b"")
     learned("read", lifted)
     assert await rule.applies(call)
     for definition in (own, lifted):

@@ -9,11 +9,11 @@ from typing import Any
 from adapter.errors import AdapterError
 from adapter.relay.files.artifact_resources import read_result
 from adapter.relay.replies import LARGE, edited, long_value
+from adapter.relay.sessions.client_facts import ClientFact
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import Call, OccasionalStage, Stage
 from adapter.rules.calls.rounds import CAPABILITIES, member_of
 from adapter.rules.files.mcp_apps import shows_widgets, widget_contents, with_widgets
-from adapter.rules.last_used import LastUsed
 from adapter.rules.tools.lists import PRIVATE
 from adapter.wire.envelope import parse
 from adapter.wire.spans import edit
@@ -21,23 +21,24 @@ from adapter.wire.spans import edit
 LARGEST = 4 << 20
 """Bytes of a page of tools above which no widget is named: to look for their tools would hold up everybody else."""
 
-KEPT = 4096
-"""Sessions of which it is remembered whether their client shows widgets."""
-
 
 class WidgetList(OccasionalStage):
     """The stage of ``tools/list`` in which tools name their ``widgets`` to clients that announced the extension."""
 
     def __init__(self, widgets: Mapping[str, str], sessions: Sessions) -> None:
         self._widgets = widgets
-        self._sessions = sessions
-        self._shown: LastUsed[str, bool] = LastUsed(KEPT)
+        self._shows = ClientFact(
+            sessions,
+            lambda request: shows_widgets(member_of(request, CAPABILITIES)),
+            lambda initialize: shows_widgets(member_of(initialize, ("params", "capabilities"))),
+            unknown=False,
+        )
 
     async def passes(self, call: Call) -> bool:
-        return not await self._shows(call)
+        return not await self._shows.of(call)
 
     async def answer(self, call: Call, response: bytes) -> bytes:
-        if len(response) > LARGEST or not await self._shows(call):
+        if len(response) > LARGEST or not await self._shows.of(call):
             return response
         try:
             message = parse(response) if len(response) <= LARGE else await long_value(response)
@@ -50,27 +51,6 @@ class WidgetList(OccasionalStage):
         named = with_widgets(response, message, self._widgets)
         # Who announced nothing gets another list.
         return edit(named, [PRIVATE]) if modern and named is not response else named
-
-    async def _shows(self, call: Call) -> bool:
-        """Tell whether the client shows widgets: a legacy one has told when its session began."""
-        if call.modern:
-            return shows_widgets(member_of(call.envelope.body, CAPABILITIES))
-        key = call.origin.session
-        if key is None:
-            return False
-        shows = self._shown.get(key)
-        if shows is None:
-            session = self._sessions.known(key)
-            if session is None:
-                return False
-            try:
-                _, record = await self._sessions.record(session)
-            except AdapterError:
-                # The session is over, or the store fails: a tool without a widget does for everybody.
-                return False
-            shows = shows_widgets(member_of(record.handshake.initialize, ("params", "capabilities")))
-            self._shown.put(key, shows)
-        return shows
 
 
 class WidgetRead(Stage):
