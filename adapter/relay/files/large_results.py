@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from structlog.typing import FilteringBoundLogger
@@ -24,7 +25,7 @@ from adapter.relay.stages import Call, Stage, StageEntry, Stages
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.access.sessions import decode
 from adapter.rules.clients.result_limits import SMALLEST, host_limit
-from adapter.rules.files.file_records import FileRecord
+from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.last_used import LastUsed
 from adapter.rules.results.large_results import (
     STRUCTURED,
@@ -52,8 +53,18 @@ from adapter.wire.spans import find
 
 T = TypeVar("T")
 
-TaskTools: TypeAlias = LastUsed[tuple[str, str], str]
-"""The tools of tasks, by the scope of their caller and their id."""
+
+class TaskCall(NamedTuple):
+    """The ``tool`` of a task, and the artifacts that were ``kept`` of its result, by the digests of their content: who
+    asks for the result again is told of the same ones.
+    """
+
+    tool: str
+    kept: dict[bytes, str]
+
+
+TaskTools: TypeAlias = LastUsed[tuple[str, str], TaskCall]
+"""Tasks by the scope of their caller and their id."""
 
 LONGEST_TASK = 16 << 10
 """Bytes of a result that may be a task: it has not much more than an id."""
@@ -65,8 +76,8 @@ for which the interpreter is held. By a larger one nothing is known to fit.
 """
 
 TASK_ID = b'"taskId"'
-TOOL = "tool of the task"
-"""The note of a request for a task's result."""
+TASK = "task"
+"""The note of a request for a task's result: the task's id."""
 
 ANY_TOOL = "*"
 
@@ -115,6 +126,11 @@ class PartKeeper:
     capturing: CaptureRule
     links: Links | None
     notifications: Notifications
+
+    async def find(self, call: Call, file_id: str | None) -> FileRecord | None:
+        """The artifact of that id, None where it is gone. Raises AdapterError."""
+        registry = self.capturing.registry
+        return None if file_id is None else await registry.find(call.scope.id, FileKind.ARTIFACT, file_id)
 
     async def hold(self, call: Call, record: FileRecord) -> None:
         """Do not let a file go before the call is over. Raises AdapterError."""
@@ -178,22 +194,32 @@ class LargeResultStage(Stage):
             task = result.get("task") or result
             number = task.get("taskId") if isinstance(task, dict) else None
             if isinstance(number, str) and len(number) <= LONGEST_NAME:
-                self._tasks.put((call.scope.id, number), self._tool)
+                self._tasks.put((call.scope.id, number), TaskCall(self._tool, {}))
 
-    async def shortened(self, call: Call, response: bytes, path: tuple[str, ...] = ()) -> bytes:
-        """The response with artifacts in the place of what is too large in the result at ``path`` in it."""
+    async def shortened(
+        self,
+        call: Call,
+        response: bytes,
+        path: tuple[str, ...] = (),
+        earlier: dict[bytes, str] | None = None,
+    ) -> bytes:
+        """The response with artifacts in the place of what is too large in the result at ``path`` in it; those of
+        ``earlier`` that still hold it.
+        """
         terms = self._rule.terms
         if len(response) <= (min(SMALLEST, terms.above) if self._rule.hosts else terms.above):
             return response
         try:
-            return await self._shortened(call, response, path)
+            return await self._shortened(call, response, path, earlier)
         except AdapterError as error:
             self._log.warning("a large result was not kept", tool=self._tool, why=error.code)
         except Exception:
             self._log.exception("a large result was not kept", tool=self._tool)
         return response
 
-    async def _shortened(self, call: Call, response: bytes, path: tuple[str, ...]) -> bytes:
+    async def _shortened(
+        self, call: Call, response: bytes, path: tuple[str, ...], earlier: dict[bytes, str] | None
+    ) -> bytes:
         result = await _beside(response, partial(result_of, response, path))
         if result is None:
             return response
@@ -206,13 +232,14 @@ class LargeResultStage(Stage):
         if not parts:
             return response
         records: list[FileRecord] = []
+        known = {} if earlier is None else earlier
         try:
-            kept = [each async for each in self._kept(call, response, parts, short, records)]
+            kept = [each async for each in self._kept(call, response, parts, short, known, records)]
             shown = await _beside(response, partial(without_rest, response, result, kept, terms, path))
         except BaseException:
             await self._keeper.drop(records)
             raise
-        if self._keeper.capturing.rule.exposed:
+        if records and self._keeper.capturing.rule.exposed:
             self._keeper.notifications.resources_changed(call.scope)
         return shown
 
@@ -253,13 +280,22 @@ class LargeResultStage(Stage):
         response: bytes,
         parts: Sequence[LargePart],
         short: tuple[bytes, str | None] | None,
+        earlier: dict[bytes, str],
         records: list[FileRecord],
     ) -> AsyncIterator[KeptPart]:
-        """Keep each part; ``records`` gets those of the files. Raises AdapterError."""
+        """Keep each part that is not one of ``earlier``, which then has all; ``records`` gets the new files. Raises
+        AdapterError.
+        """
+        known = dict(earlier)
+        earlier.clear()
         for part in parts:
             data, media_type = await _beside(response, partial(part.file, response))
-            record = await self._keeper.capturing.store(call, part.name, data, media_type)
-            records.append(record)
+            digest = (await _beside(data, partial(sha256, data))).digest()
+            record = await self._keeper.find(call, known.get(digest))
+            if record is None:
+                record = await self._keeper.capturing.store(call, part.name, data, media_type)
+                records.append(record)
+            earlier[digest] = record.id
             await self._keeper.hold(call, record)
             shown = self._keeper.shown(call, record)
             value = listing(*short, shown) if short is not None and part.path == STRUCTURED else None
@@ -277,14 +313,19 @@ class TaskResultStage(Stage):
         self._path = path
 
     async def ask(self, call: Call) -> bytes | None:
-        number = _value(call.request, ("params", "taskId"))
-        tool = self._large.tasks.get((call.scope.id, number)) if isinstance(number, str) else None
-        call.notes[TOOL] = ANY_TOOL if tool is None else tool
+        call.notes[TASK] = _value(call.request, ("params", "taskId"))
         return None
 
     async def answer(self, call: Call, response: bytes) -> bytes:
-        stage = self._large.stage_of(call.notes[TOOL])
-        return response if stage is None else await stage.shortened(call, response, self._path)
+        key = (call.scope.id, str(call.notes[TASK])[:LONGEST_NAME])
+        task = self._large.tasks.get(key) or TaskCall(ANY_TOOL, {})
+        stage = self._large.stage_of(task.tool)
+        if stage is None:
+            return response
+        shown = await stage.shortened(call, response, self._path, task.kept)
+        if task.kept:
+            self._large.tasks.put(key, task)
+        return shown
 
 
 class LargeResults:

@@ -450,6 +450,13 @@ async def test_result_of_a_task_is_kept_too(tmp_path: Path, modern: bool) -> Non
             # Of an unknown task nobody knows the schema.
             assert (found["structuredContent"] == {"text": LOG}) == (number == "t2")
             assert answer.get("status") == ("completed" if modern else None)
+            # Who asks again is told of the same artifacts.
+            kept = await one.artifacts()
+            again = (await one.request(method, {"taskId": number, **meta}, modern=modern))["result"]
+            links = [block["uri"] for block in found["content"] if "uri" in block]
+            found = again["result"] if modern else again
+            assert [block["uri"] for block in found["content"] if "uri" in block] == links != []
+            assert len(await one.artifacts()) == len(kept)
 
 
 async def test_callers_do_not_share_what_is_kept(tmp_path: Path) -> None:
