@@ -20,6 +20,7 @@ from adapter.rules.files.file_records import FileKind
 from adapter.rules.files.media_types import is_text
 from adapter.rules.results.short_json import beginning, shortened
 from adapter.rules.results.tool_results import rpc_result, tool_result
+from adapter.rules.tools.definitions import own_tool
 from adapter.wire.envelope import dump, parse
 from adapter.wire.signed_urls import parse_artifact
 
@@ -215,35 +216,23 @@ class _Reader:
 def definition(rule: ReadRule) -> dict[str, Any]:
     """The tool as a client sees it in the list."""
     whole = {"type": "integer"}
-    return {
-        "name": rule.tool_name,
-        "title": "Read an artifact",
-        "description": (
+    return own_tool(
+        rule.tool_name,
+        "Read an artifact",
+        (
             f"Reads a part of an {rule.scheme} URI that a tool of this server answered with: by offset and length in "
             "bytes, by first_line and lines, or by json_pointer for one value of a JSON document. An answer has at "
             f"most {rule.most} bytes; its first text says what it is and, in next, which arguments read on."
         ),
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "uri": {"type": "string", "description": f"The {rule.scheme} URI."},
-                "offset": {**whole, "minimum": 0, "description": "First byte; 0 is the first of all."},
-                "length": {**whole, "minimum": 1, "description": "Bytes to read."},
-                "first_line": {**whole, "minimum": 1, "description": "First line; 1 is the first of all."},
-                "lines": {**whole, "minimum": 1, "description": "Lines to read."},
-                "json_pointer": {"type": "string", "description": "RFC 6901, as in /items/0/name."},
-            },
-            "required": ["uri"],
-            "additionalProperties": False,
+        {
+            "uri": {"type": "string", "description": f"The {rule.scheme} URI."},
+            "offset": {**whole, "minimum": 0, "description": "First byte; 0 is the first of all."},
+            "length": {**whole, "minimum": 1, "description": "Bytes to read."},
+            "first_line": {**whole, "minimum": 1, "description": "First line; 1 is the first of all."},
+            "lines": {**whole, "minimum": 1, "description": "Lines to read."},
+            "json_pointer": {"type": "string", "description": "RFC 6901, as in /items/0/name."},
         },
-        "annotations": {
-            "title": "Read an artifact",
-            "readOnlyHint": True,
-            "destructiveHint": False,
-            "idempotentHint": True,
-            "openWorldHint": False,
-        },
-    }
+    )
 
 
 def _checked(given: Any) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from adapter.relay.files.upload_offers import IssuedOffer, UploadOffers
 from adapter.relay.stages import Call, Stage
 from adapter.rules.access.principals import Scope
 from adapter.rules.results.tool_results import tool_result
+from adapter.rules.tools.definitions import own_tool
 from adapter.settings.storage import Uploads
 
 WORKFLOW = "doc://upload_workflow.md"
@@ -127,10 +128,10 @@ def _spoken(seconds: float) -> str:
 def definition(offer: Offer) -> dict[str, Any]:
     """The helper tool as a client sees it in the list."""
     tools = ", ".join(tool for tool, _ in offer.consumers)
-    return {
-        "name": offer.tool_name,
-        "title": "Get an upload URL",
-        "description": (
+    return own_tool(
+        offer.tool_name,
+        "Get an upload URL",
+        (
             f"Gives two links for uploading files, for use with {tools}. If you can run commands, send the files to "
             "upload_url with an HTTP POST of multipart/form-data. If you cannot, or that fails, give the person the "
             "link open_in_browser, where they choose the files, and call "
@@ -138,15 +139,8 @@ def definition(offer: Offer) -> dict[str, Any]:
             "what is in a file. "
             f"Files have at most {offer.settings.max_file_bytes} bytes; both links are for one and the same upload."
         ),
-        "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
-        "annotations": {
-            "title": "Get an upload URL",
-            "readOnlyHint": True,
-            "destructiveHint": False,
-            "idempotentHint": True,
-            "openWorldHint": False,
-        },
-    }
+        {},
+    )
 
 
 def workflow(offer: Offer) -> Document:

@@ -15,6 +15,7 @@ from adapter.relay.stages import Call, Stage, Withdrawn
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.upload_offers import TELL_EVERY, UploadState, batch_of
 from adapter.rules.results.tool_results import tool_result
+from adapter.rules.tools.definitions import own_tool
 from adapter.wire.envelope import dump, parse
 from adapter.wire.signed_urls import upload_handle
 from adapter.wire.sse import encode
@@ -205,38 +206,26 @@ def _report(call: Call, token: object, passed: float, wait: float, status: _Stat
 
 def status_tool(offer: Offer) -> dict[str, Any]:
     """The tool as a client sees it in the list."""
-    return {
-        "name": offer.status_tool_name,
-        "title": "See what became of an upload",
-        "description": (
+    return own_tool(
+        offer.status_tool_name,
+        "See what became of an upload",
+        (
             f"Tells whether the files of an upload have come for which {offer.tool_name} gave links: state is waiting, "
             "receiving, done (with the upload_handle, name, size and type of each file) or expired. After giving a "
             f"person the link, call it with wait_seconds {LONGEST_WAIT}, and again while it says waiting or receiving. "
             "Works in every session of yours. Never guess what is in a file that is not done."
         ),
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "upload_id": {
-                    "type": "string",
-                    "description": f"The upload_id in the answer of {offer.tool_name}.",
-                },
-                "wait_seconds": {
-                    "type": "number",
-                    "minimum": 0,
-                    "maximum": LONGEST_WAIT,
-                    "default": 0,
-                    "description": "How long to wait for the files at most.",
-                },
+        {
+            "upload_id": {
+                "type": "string",
+                "description": f"The upload_id in the answer of {offer.tool_name}.",
             },
-            "required": ["upload_id"],
-            "additionalProperties": False,
+            "wait_seconds": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": LONGEST_WAIT,
+                "default": 0,
+                "description": "How long to wait for the files at most.",
+            },
         },
-        "annotations": {
-            "title": "See what became of an upload",
-            "readOnlyHint": True,
-            "destructiveHint": False,
-            "idempotentHint": True,
-            "openWorldHint": False,
-        },
-    }
+    )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from adapter.rules.tools.definitions import own_tool
 from adapter.rules.tools.search import SearchHit
 from adapter.wire.envelope import Envelope, parse
 from adapter.wire.spans import Drop, Edit, Replace, edit, find, members
@@ -185,37 +186,17 @@ def definitions(names: CodeModeNames) -> tuple[dict[str, Any], ...]:
     arguments = {"type": "object", "description": "The arguments of that tool."}
     return (
         {
-            **_tool(names.search, "Search tools", search, {"query": query, "limit": limit}),
+            **own_tool(names.search, "Search tools", search, {"query": query, "limit": limit}),
             "outputSchema": _FOUND,
-            "annotations": {"title": "Search tools", **_READS},
         },
-        {
-            **_tool(names.schema, "Describe a tool", describe, {"name": name}),
-            "annotations": {"title": "Describe a tool", **_READS},
-        },
-        {
-            **_tool(names.call, "Call a tool", call, {"name": name, "arguments": arguments}),
-            "annotations": {"title": "Call a tool"},
-        },
+        own_tool(names.schema, "Describe a tool", describe, {"name": name}),
+        own_tool(names.call, "Call a tool", call, {"name": name, "arguments": arguments}, reads=False),
     )
-
-
-def _tool(name: str, title: str, description: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """A definition whose first property is required."""
-    schema = {
-        "type": "object",
-        "properties": properties,
-        "required": [next(iter(properties))],
-        "additionalProperties": False,
-    }
-    return {"name": name, "title": title, "description": description, "inputSchema": schema}
 
 
 def _text(description: str) -> dict[str, Any]:
     return {"type": "string", "description": description}
 
-
-_READS = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
 
 _FOUND = {
     "type": "object",

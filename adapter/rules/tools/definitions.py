@@ -294,3 +294,26 @@ def _take_comma(pieces: list[bytes]) -> None:
         if kept:
             pieces.append(kept.removesuffix(b","))
             return
+
+
+_READS = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+
+
+def own_tool(
+    name: str, title: str, description: str, properties: dict[str, Any], *, reads: bool = True
+) -> dict[str, Any]:
+    """A tool of the adapter's own, as a client sees it in the list. Its first property is required; with ``reads`` it
+    changes nothing.
+    """
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if properties:
+        schema["required"] = [next(iter(properties))]
+    schema["additionalProperties"] = False
+    hints = {"title": title, **(_READS if reads else {})}
+    return {
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": schema,
+        "annotations": hints,
+    }
