@@ -187,7 +187,7 @@ async def test_offers_of_one_scope_are_bounded() -> None:
     with pytest.raises(LimitReached, match=r"uploads\.page_ttl_seconds") as refused:
         await helping.offers.issue("demo", "ada", scope)
     assert str(MOST_OFFERS) in str(refused.value)
-    assert refused.value.retry_after == pytest.approx(900, abs=1)
+    assert refused.value.retry_after is not None and 0 < refused.value.retry_after <= 900
     await helping.offers.issue("demo", "ada", other)
 
 
