@@ -26,7 +26,7 @@ from adapter.rules.presenters.presenters import BlockSources, Embed, Presenter, 
 from adapter.rules.presenters.shapes import MOST_PROBLEMS, StepsLeft, json_shape, shape_of
 from adapter.rules.results.blocks import Suggestion
 from adapter.rules.results.outcomes import as_result, error, response, success, text_block, tool_error
-from adapter.rules.results.tool_results import Shown, ShownFile
+from adapter.rules.results.shown_artifacts import Shown, ShownFile
 from adapter.rules.schema.checker import compile_schema
 from adapter.rules.schema.cost import STEPS
 

@@ -22,7 +22,7 @@ from adapter.relay.files.artifact_capture import (
     artifact_name,
 )
 from adapter.relay.files.artifact_members import ArtifactMembers
-from adapter.relay.files.artifact_resources import FileAccess, content, iso
+from adapter.relay.files.artifact_resources import FileAccess, content, shown_artifact
 from adapter.relay.files.round_index import ARTIFACT
 from adapter.relay.files.rounds import EARLIER, noted_earlier
 from adapter.relay.files.upload_consumer import HANDLES
@@ -35,9 +35,8 @@ from adapter.rules.calls.rounds import STATE, asks_for_input
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.redaction import Redaction
+from adapter.rules.results.shown_artifacts import Shown
 from adapter.rules.results.tool_results import (
-    Shown,
-    ShownFile,
     is_task,
     succeeded,
     tool_result,
@@ -252,19 +251,10 @@ class Producer:
 
     async def _shown(self, record: FileRecord, base: str) -> Shown:
         """``base`` is the URL under which the client knows the adapter. Raises FileGone, StorageFailed."""
-        expires, limit, found = self._registry.expires_at(record), self._rule.raw_limit, record.content
-        raw = None
-        if limit is not None and found.size <= limit:
+        limit, raw = self._rule.raw_limit, None
+        if limit is not None and record.content.size <= limit:
             raw = await content(self._registry, record)
-        return Shown(
-            uri=self._uri(record),
-            id=record.id,
-            file=ShownFile(record.filename, found.media_type, found.size, found.sha256),
-            expires_at=None if expires is None else iso(expires),
-            exposed=record.exposed,
-            download_url=None if self._links is None else self._links.download(base, record),
-            raw=raw,
-        )
+        return shown_artifact(record, self._registry, self._rule.scheme, self._links, base, raw)
 
     def _uris(self, kept: Sequence[Captured]) -> dict[str, str]:
         return {path: self._uri(record) for record, path in kept if path is not None}

@@ -17,14 +17,14 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, BadJson
 from adapter.relay.background import in_turns
 from adapter.relay.files.artifact_capture import CaptureRule
-from adapter.relay.files.artifact_resources import iso
+from adapter.relay.files.artifact_resources import shown_artifact
 from adapter.relay.files.signed_urls import Links
 from adapter.relay.notifications import Notifications
 from adapter.relay.replies import long_value
 from adapter.relay.stages import Call, Stage, StageEntry, Stages
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.access.sessions import decode
-from adapter.rules.clients.result_limits import SMALLEST, host_limit
+from adapter.rules.clients.hosts import SMALLEST, host_limit
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.last_used import LastUsed
 from adapter.rules.results.large_results import (
@@ -41,14 +41,14 @@ from adapter.rules.results.large_results import (
     without_rest,
 )
 from adapter.rules.results.result_size import limited
-from adapter.rules.results.tool_results import Shown, ShownFile, is_task, rpc_result
+from adapter.rules.results.shown_artifacts import Shown
+from adapter.rules.results.tool_results import is_task, rpc_result
 from adapter.rules.schema.checker import compile_schema
 from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.state.port import Row
 from adapter.wire.envelope import parse
 from adapter.wire.piecewise import one_piece
-from adapter.wire.signed_urls import artifact_uri
 from adapter.wire.spans import find
 
 T = TypeVar("T")
@@ -76,9 +76,6 @@ for which the interpreter is held. By a larger one nothing is known to fit.
 """
 
 TASK_ID = b'"taskId"'
-TASK = "task"
-"""The note of a request for a task's result: the task's id."""
-
 ANY_TOOL = "*"
 
 
@@ -143,16 +140,8 @@ class PartKeeper:
 
     def shown(self, call: Call, record: FileRecord) -> Shown:
         """The file as the result tells of it."""
-        found, expires = record.content, self.capturing.registry.expires_at(record)
-        scheme, base = self.capturing.rule.scheme, call.origin.base
-        return Shown(
-            artifact_uri(record.scope, record.id, record.filename, scheme),
-            record.id,
-            ShownFile(record.filename, found.media_type, found.size, found.sha256),
-            None if expires is None else iso(expires),
-            record.exposed,
-            None if self.links is None else self.links.download(base, record),
-        )
+        capturing = self.capturing
+        return shown_artifact(record, capturing.registry, capturing.rule.scheme, self.links, call.origin.base)
 
 
 class LargeResultStage(Stage):
@@ -312,12 +301,8 @@ class TaskResultStage(Stage):
         self._large = large
         self._path = path
 
-    async def ask(self, call: Call) -> bytes | None:
-        call.notes[TASK] = _value(call.request, ("params", "taskId"))
-        return None
-
     async def answer(self, call: Call, response: bytes) -> bytes:
-        key = (call.scope.id, str(call.notes[TASK])[:LONGEST_NAME])
+        key = (call.scope.id, str(_value(call.request, ("params", "taskId")))[:LONGEST_NAME])
         task = self._large.tasks.get(key) or TaskCall(ANY_TOOL, {})
         stage = self._large.stage_of(task.tool)
         if stage is None:

@@ -14,7 +14,7 @@ from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.large_results import KnownCalls
 from adapter.relay.stages import Call, Stage
-from adapter.rules.clients.result_limits import host_limit
+from adapter.rules.clients.hosts import host_limit
 from adapter.rules.files.file_parts import NothingThere, characters, pointed
 from adapter.rules.files.file_records import FileKind
 from adapter.rules.files.media_types import is_text

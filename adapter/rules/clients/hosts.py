@@ -1,9 +1,15 @@
-"""Hosts, by the names with which their clients introduce themselves, and the extensions that they understand. Pure.
+"""Hosts, by what their clients say of themselves: the extensions that they understand, and the largest results of tools
+that they show to their models, as documented. Pure.
 
-A name is a client's own word: it chooses how tools are described, and never who may do what.
+In ``clientInfo`` anybody may write anything: it chooses how tools are described and shortens results, and never says
+who may do what.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError
 from adapter.wire.envelope import parse
@@ -40,3 +46,71 @@ def client_name(message: bytes, place: Path) -> str:
 def attaches_files(name: str) -> bool:
     """Tell whether a host gives files of its conversation to arguments that ``openai/fileParams`` names."""
     return name.strip().lower() in _OPENAI_FILE_PARAMS
+
+
+# --- largest results ------------------------------------------------------------------------------------------
+
+Version = tuple[int, ...]
+
+MOST_CHARACTERS = "anthropic/maxResultSizeChars"
+"""The member of a tool's ``_meta`` that sets another limit in Claude Code, of at most 500,000 characters."""
+
+_MOST_DECLARED = 500_000
+_VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}")
+
+
+class HostLimit(NamedTuple):
+    """The bytes of a result that hosts of these names show. A character is at least one byte, so a limit in
+    characters is never missed. ``before``: versions from this one on have another limit. ``declared``: a tool may set
+    its own by ``MOST_CHARACTERS``.
+    """
+
+    names: frozenset[str]
+    most: int
+    before: Version | None = None
+    declared: bool = False
+
+
+TOKEN = 3
+"""Bytes of a token, at the least: that of prose has four, of digits and signs fewer."""
+
+HOST_LIMITS = (
+    # code.claude.com/docs/en/mcp, "MCP output limits and warnings", as of 2026-10-05: above 25,000 tokens, or above
+    # 50,000 characters, a result goes to a file of the client's. Its name is in initialize of versions 2.1.
+    HostLimit(frozenset({"claude-code"}), min(25_000 * TOKEN, 50_000), declared=True),
+    # claude.com/docs/connectors/building, "Technical specifications", as of 2026-06: about 150,000 characters. Claude
+    # Desktop says claude-ai, claude.ai the other name.
+    HostLimit(frozenset({"claude-ai", "anthropic/claudeai"}), 150_000),
+    # github/copilot-cli#1732 (2026-02-28): 10 KiB, in versions 0. Later ones keep what is above 30 KB in a file
+    # (github/copilot-sdk#1091, 2026-04-16). Most say github-copilot-developer, as other hosts do: those stay out.
+    HostLimit(frozenset({"copilot-cli", "github-copilot-cli"}), 10 << 10, before=(1,)),
+    HostLimit(frozenset({"copilot-cli", "github-copilot-cli"}), 30_000),
+)
+
+SMALLEST = min(each.most for each in HOST_LIMITS)
+"""Bytes that every host shows, as far as it is known."""
+
+
+def host_limit(client: object, definition: Mapping[str, Any] | None = None) -> int | None:
+    """The bytes of a result that a host shows, by its ``clientInfo`` and the definition of the tool; None for a host
+    that is not known.
+    """
+    name = client.get("name") if isinstance(client, Mapping) else None
+    if not isinstance(client, Mapping) or not isinstance(name, str):
+        return None
+    version = _version(client.get("version"))
+    for each in HOST_LIMITS:
+        if name.strip().lower() in each.names and (
+            each.before is None or (version and version < each.before)
+        ):
+            meta = definition.get("_meta") if each.declared and definition is not None else None
+            declared = meta.get(MOST_CHARACTERS) if isinstance(meta, Mapping) else None
+            return (
+                min(declared, _MOST_DECLARED) if type(declared) is int and declared > each.most else each.most
+            )
+    return None
+
+
+def _version(text: object) -> Version | None:
+    found = _VERSION.match(text) if isinstance(text, str) else None
+    return None if found is None else tuple(map(int, found[0].split(".")))

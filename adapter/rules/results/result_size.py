@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from adapter.rules.results.tool_results import Shown, ShownFile
+from adapter.rules.results.shown_artifacts import Shown, ShownFile
 
 _OWN = "adapter/"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adapter.rules.results.result_size import attachments
-from adapter.rules.results.tool_results import Shown, ShownFile
+from adapter.rules.results.shown_artifacts import Shown, ShownFile
 
 
 def shown(number: int, **more: Any) -> Shown:

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.rules.results.shown_artifacts import Shown, ShownFile
 from adapter.rules.results.tool_results import (
     LONG_TEXT,
-    Shown,
-    ShownFile,
     rpc_result,
     succeeded,
     tool_result,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.clients.result_limits import HOST_LIMITS, MOST_CHARACTERS, SMALLEST, host_limit
+from adapter.rules.clients.hosts import HOST_LIMITS, MOST_CHARACTERS, SMALLEST, host_limit
 
 
 @pytest.mark.parametrize(
