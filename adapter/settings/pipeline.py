@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, Tag, field_validator, model_validator
 
 from adapter.settings.section import (
     AS_SECTION,
@@ -82,13 +82,13 @@ def names_code(text: str) -> bool:
     return _CODE.fullmatch(text) is not None
 
 
-def _code(text: str) -> str:
-    if not names_code(text):
-        raise ValueError("must be a function as file.py#function, or a section with keys of its own")
+def _code(text: object) -> object:
+    if not isinstance(text, str) or not names_code(text.strip()):
+        raise ValueError("must be a function as file.py#function, which returns what is shown")
     return text
 
 
-Function = Annotated[Line, AfterValidator(_code), Tag(AS_TEXT)]
+Function = Annotated[Line, BeforeValidator(_code), Tag(AS_TEXT)]
 
 
 class RedactionSettings(Section):
