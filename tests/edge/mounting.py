@@ -63,10 +63,10 @@ class MountClient(RawClient):
         head, _ = await self.request("POST", orjson.dumps({"jsonrpc": "2.0", **message}), ALL)
         return head
 
-    async def open(self, body: bytes = INITIALIZE, **fields: str) -> Any:
+    async def open(self, body: bytes = INITIALIZE, fields: Mapping[str, str] | None = None) -> Any:
         """Open a session at the mount, go on in it, and return what ``initialize`` said."""
         self.session = None
-        head, answer = await self.request("POST", body, ALL, **fields)
+        head, answer = await self.request("POST", body, ALL, **(fields or {}))
         assert head.status == 200, answer
         self.session = head["mcp-session-id"]
         return orjson.loads(answer)["result"]

@@ -20,6 +20,7 @@ from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.mounts.introduction import CAPABILITIES, joined_instructions
 from adapter.rules.mounts.lists import KINDS
 from adapter.rules.mounts.member_ids import member_id, member_of, upward
+from adapter.rules.mounts.modern_requests import UNSUPPORTED_VERSION, refusal_of
 from adapter.wire.envelope import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -41,8 +42,11 @@ LISTS_OF = {"tools/call": "tools/list", "prompts/get": "prompts/list"}
 """The methods that go by name, and the lists in which their names stand."""
 
 _BY_URI = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
+_FORWARDED = ("resources/read", "tasks/", "completion/")
+"""Requests that a server judges."""
+
 _SERVER_INFO = "io.modelcontextprotocol/serverInfo"
-_MODERN_STATUS = {INVALID_PARAMS: 400, METHOD_NOT_FOUND: 404}
+_MODERN_STATUS = {INVALID_PARAMS: 400, METHOD_NOT_FOUND: 404, UNSUPPORTED_VERSION: 400}
 """A modern client reads from the status whether the request was understood."""
 _UNKNOWN = {"tools/call": "Unknown tool", "prompts/get": "Unknown prompt"}
 
@@ -134,9 +138,16 @@ class MergedMount:
         joined = joined_instructions(self.lists.instructions())
         return {} if joined is None else {"instructions": joined}
 
-    def _refused(self, ask: ClientRequest, envelope: Envelope, code: int, why: str) -> ClientResponse:
+    def _refused(
+        self,
+        ask: ClientRequest,
+        envelope: Envelope,
+        code: int,
+        why: str,
+        data: Mapping[str, Any] | None = None,
+    ) -> ClientResponse:
         status = _MODERN_STATUS.get(code, 200) if ask.sender.era is MODERN else 200
-        return ClientResponse(status, [JSON], error_response(envelope.id_bytes, code, why))
+        return ClientResponse(status, [JSON], error_response(envelope.id_bytes, code, why, data))
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -146,9 +157,13 @@ class MergedMount:
         method = envelope.method
         if method in LISTS_OF:
             return await self._by_name(ask, session, envelope)
+        if ask.sender.era is MODERN and not method.startswith(_FORWARDED):
+            refused = refusal_of(envelope.body)
+            if refused is not None:
+                return self._refused(ask, envelope, *refused)
         if method in KINDS:
             return ClientResponse(200, [JSON], await self.lists.merged(ask, session, method))
-        if method in _BY_URI:
+        if method == "resources/read" or (method in _BY_URI and ask.sender.era is LEGACY):
             owner = await self.lists.owner_of_uri(ask, session, envelope.name or "")
             if owner is None:
                 return self._refused(ask, envelope, RESOURCE_NOT_FOUND, "Resource not found")
@@ -331,7 +346,7 @@ def _result(envelope: Envelope, value: Mapping[str, Any]) -> ClientResponse:
 
 def _about(envelope: Envelope, member: str, name: str) -> Envelope:
     """The request with the name or URI that the server knows; ``member`` is where in its params it stands."""
-    if name == envelope.name:
+    if envelope.name is None or name == envelope.name:
         return envelope
     said = b'"%b":%b' % (member.encode(), dump(envelope.name))
     body, new = envelope.body, dump(name)

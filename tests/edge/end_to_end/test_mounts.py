@@ -10,7 +10,17 @@ import orjson
 
 from adapter.state.memory import MemoryStore
 from tests.edge.mounting import ALL, MountClient, answered, mount, mounted, tooled
-from tests.edge.raw import MODERN_META, Exchange, RawUpstream, Script, event, modern_fields, read_chunk
+from tests.edge.raw import (
+    INITIALIZE,
+    MODERN_META,
+    Exchange,
+    RawUpstream,
+    Script,
+    error_of,
+    event,
+    modern_fields,
+    read_chunk,
+)
 
 NOBODY = "http://127.0.0.1:9/mcp"
 """An address at which nothing listens."""
@@ -303,6 +313,55 @@ async def test_clients_of_the_stateless_era_are_served(tmp_path: Path) -> None:
             "server/discover", {"_meta": MODERN_META}, fields=fields | {"mcp_method": "server/discover"}
         )
         assert said["result"]["supportedVersions"] == ["2026-07-28"]
+
+
+async def test_what_a_stateless_client_leaves_out_is_named(tmp_path: Path) -> None:
+    """The mount judges the requests that it answers itself as a server of that era does."""
+    async with mount(tmp_path, TWO) as (_, client):
+        client.session = None
+        fields = modern_fields() | {"mcp_name": "", "mcp_method": "server/discover"}
+        asked = b'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}'
+        head, body = await client.request("POST", asked, ALL, **fields)
+        assert (head.status, error_of(body)["code"]) == (400, -32602)
+        asked = b'{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"_meta":%b}}'
+        fields["mcp_method"] = "resources/subscribe"
+        head, body = await client.request("POST", asked % orjson.dumps(MODERN_META), ALL, **fields)
+        assert (head.status, error_of(body)["code"]) == (404, -32601)
+
+
+async def test_a_call_needs_the_token_of_the_adapter(tmp_path: Path) -> None:
+    """The mount asks for the adapter's credential, which no server behind it gets; a session is one caller's."""
+    tokens = [{"name": name, "token": name * 20} for name in ("one", "two")]
+    auth = {"enabled": True, "tokens": tokens, "signing_secret": "s" * 32}
+    async with (
+        RawUpstream(tooled("a", "run")) as up,
+        mounted(tmp_path, {"a": up.url}, core={"auth": auth}) as port,
+        MountClient(port) as client,
+    ):
+        head, _ = await client.request("POST", INITIALIZE, ALL)
+        assert head.status == 401
+        one, two = ({"authorization": f"Bearer {each['token']}"} for each in tokens)
+        await client.open(INITIALIZE, one)
+        asked = {"name": "a_run", "arguments": {}}
+        found = await client.rpc("tools/call", asked, fields=one)
+        assert found["result"]["content"][0]["text"] == "a ran run"
+        assert all(each.head.get("authorization") is None for each in up.seen)
+        head, _ = await client.request("POST", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', ALL, **two)
+        assert head.status == 404
+
+
+async def test_access_rules_of_a_server_hold_at_the_mount(tmp_path: Path) -> None:
+    """A tool that a caller may not use is neither listed nor called."""
+    rules = [{"tools": ["run"]}]
+    async with RawUpstream(tooled("a", "run", "stop")) as up:
+        entry = {"id": "a", "upstream": {"url": up.url}, "access": rules}
+        async with mounted(tmp_path, {}, servers=[entry]) as port, MountClient(port) as client:
+            await client.open()
+            assert await client.names() == ["a_run"]
+            assert await client.text("a_run") == "a ran run"
+            refused = await client.rpc("tools/call", {"name": "a_stop", "arguments": {}})
+            assert "error" in refused
+            assert len(up.calls("tools/call")) == 1
 
 
 async def test_a_subscription_carries_what_all_servers_say(tmp_path: Path) -> None:
