@@ -84,6 +84,16 @@ EXAMPLES: dict[str, Sequence[str]] = {
         "mcp-adapter download artifact://sessions/… --url http://127.0.0.1:8932/mcp/demo",
         "mcp-adapter download http://127.0.0.1:8932/artifacts/… --output chart.png",
     ),
+    "tools": (
+        "mcp-adapter tools http://127.0.0.1:8932/mcp/demo",
+        "mcp-adapter tools https://mcp.example.com/mcp search",
+        "mcp-adapter tools http://127.0.0.1:8932/mcp/demo --json | jq '.[].name'",
+    ),
+    "call": (
+        "mcp-adapter call http://127.0.0.1:8932/mcp/demo count_words path=@letter.txt",
+        "mcp-adapter call https://mcp.example.com/mcp search query=tea limit=5 --json",
+        "mcp-adapter call http://127.0.0.1:8932/mcp/demo draw_chart values:='[1, 2]' --save-to charts",
+    ),
     "install": (
         "mcp-adapter install claude-code",
         "mcp-adapter install cursor --url http://127.0.0.1:8932/mcp/demo --print",

@@ -17,10 +17,12 @@ from adapter.commands.progress_bar import ProgressBar
 from adapter.commands.settings_flags import failed
 from adapter.commands.upload import authorization
 from adapter.rules.files.filenames import stored_name
-from adapter.upstream.client_connection import ServerRefused, connected
+from adapter.upstream.client_connection import McpServer, ServerRefused, connected
 from adapter.upstream.transfers import TransferFailed, download
 
 STDOUT = "-"
+
+_MOST_NAMESAKES = 1000
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,17 +41,18 @@ def run(options: argparse.Namespace) -> int:
 
 async def _fetched(handle: str, options: argparse.Namespace) -> None:
     headers = authorization(options.token)
-    with LocalFile(_last_part(handle), options) as file:
+    with LocalFile(last_part(handle), options.output, options.force) as file:
         if handle.startswith(("http://", "https://")):
-            await _by_http(handle, file)
+            await by_http(handle, file)
         elif options.url is None:
             raise TransferFailed(f"{handle} needs --url, the address of the server whose tool wrote it.")
         else:
             await _by_mcp(handle, options.url, headers, file)
-        file.keep()
+        if (path := file.keep()) is not None:
+            print(path)
 
 
-async def _by_http(url: str, file: LocalFile) -> None:
+async def by_http(url: str, file: LocalFile) -> None:
     try:
         # The link is signed, and may lead elsewhere: it never gets the token.
         await download(url, {}, file.open, file.bar.advance)
@@ -58,17 +61,22 @@ async def _by_http(url: str, file: LocalFile) -> None:
 
 
 async def _by_mcp(uri: str, address: str, headers: dict[str, str], file: LocalFile) -> None:
-    """Read the resource; one that is too large for that comes by the link that the refusal holds."""
-    link = None
     async with connected(address, headers) as server:
-        try:
-            contents = await server.read(uri)
-        except ServerRefused as refused:
-            link = refused.data.get("download_url") if isinstance(refused.data, dict) else None
-            if link is None:
-                raise
-    if link is not None:
-        await _by_http(link, file)
+        await by_server(uri, server, file)
+
+
+async def by_server(uri: str, server: McpServer, file: LocalFile) -> None:
+    """Read the resource; one that is too large for that comes by the link that the refusal holds.
+
+    Raises ServerRefused, TransferFailed.
+    """
+    try:
+        contents = await server.read(uri)
+    except ServerRefused as refused:
+        link = refused.data.get("download_url") if isinstance(refused.data, dict) else None
+        if link is None:
+            raise
+        await by_http(link, file)
         return
     pieces = [base64.b64decode(each.get("blob", "")) or each.get("text", "").encode() for each in contents]
     opened = file.open(None, sum(map(len, pieces)))
@@ -78,13 +86,16 @@ async def _by_mcp(uri: str, address: str, headers: dict[str, str], file: LocalFi
 class LocalFile:
     """A file of this machine that appears under its name when it is complete.
 
-    ``name`` is used where neither the options nor the server have one.
+    ``name`` is used where neither ``output`` nor the server has one. Where that is taken, ``force`` replaces the file,
+    and ``renames`` gives it a number.
     """
 
-    def __init__(self, name: str, options: argparse.Namespace) -> None:
+    def __init__(self, name: str, output: str | None, force: bool = False, renames: bool = False) -> None:
         self.bar = ProgressBar()
         self._name = name
-        self._options = options
+        self._output = output
+        self._force = force
+        self._renames = renames
         self._file: BinaryIO | None = None
         self._path: Path | None = None
         self._part = Path()
@@ -100,22 +111,23 @@ class LocalFile:
     def open(self, filename: str | None, size: int | None) -> BinaryIO:
         """The file to write, by what the server says of it. Raises TransferFailed where one of the name exists."""
         self.bar.total = size
-        output = self._options.output
-        if output == STDOUT:
+        if self._output == STDOUT:
             return sys.stdout.buffer
-        place = Path(output or "")
+        place = Path(self._output or "")
         self._path = place / stored_name(filename or self._name) if place.is_dir() else place
-        if self._path.exists() and not self._options.force:
+        if self._renames:
+            self._path = _free(self._path)
+        elif self._path.exists() and not self._force:
             raise _exists(self._path)
         self._part = self._path.with_name(f".{secrets.token_hex(8)}.part")
         self._file = self._part.open("xb")
         return self._file
 
-    def keep(self) -> None:
-        """Give the file its name and print its path. Raises TransferFailed."""
+    def keep(self) -> Path | None:
+        """Give the file its name and return its path, None for standard output. Raises TransferFailed."""
         if self._file is None or self._path is None:
             sys.stdout.flush()
-            return
+            return None
         self._file.close()
         try:
             self._name_it(self._path)
@@ -123,10 +135,10 @@ class LocalFile:
             raise _exists(self._path) from None
         except OSError as failure:
             raise TransferFailed(f"{self._path} cannot be written: {failure.strerror}.") from None
-        print(self._path)
+        return self._path
 
     def _name_it(self, path: Path) -> None:
-        if not self._options.force:
+        if not self._force:
             try:
                 # Fails where somebody else has made a file of this name by now, as renaming would not.
                 os.link(self._part, path)
@@ -140,5 +152,15 @@ def _exists(path: Path) -> TransferFailed:
     return TransferFailed(f"{path} exists already: choose another --output, or pass --force.")
 
 
-def _last_part(handle: str) -> str:
+def _free(path: Path) -> Path:
+    """The path, with a number where there is such a file. Raises TransferFailed."""
+    names = (path.stem, *(f"{path.stem}-{number}" for number in range(2, _MOST_NAMESAKES)))
+    found = next((each for name in names if not (each := path.with_name(name + path.suffix)).exists()), None)
+    if found is None:
+        raise _exists(path)
+    return found
+
+
+def last_part(handle: str) -> str:
+    """The end of a URI, which is mostly the name of a file."""
     return unquote(urlsplit(handle).path.rpartition("/")[2])

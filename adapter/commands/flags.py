@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from adapter.commands.client.flags import add_client
 from adapter.commands.command_parser import JSON, CommandParser, Commands, add_command, add_topics
 from adapter.commands.settings_flags import add_settings_flags
 
@@ -20,6 +21,7 @@ def add_commands(commands: Commands) -> None:
     _add_doctor(commands)
     _add_upload(commands)
     _add_download(commands)
+    add_client(commands)
     _add_install(commands)
 
 

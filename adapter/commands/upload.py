@@ -48,18 +48,22 @@ def is_signed(url: str) -> bool:
 
 async def _uploaded(options: argparse.Namespace) -> list[dict[str, Any]]:
     files: Sequence[Path] = options.files
-    total = sum(_size(path) for path in files)
+    for path in files:
+        _size(path)  # what cannot be read is refused before anybody is asked
     if is_signed(options.url):
-        return await _sent(options.url, files, {}, total)
+        return await send(options.url, files)
     headers = authorization(options.token)
     async with connected(options.url, headers) as server:
-        return await _sent(await _upload_url(server, options.url), files, headers, total)
+        return await send(await _upload_url(server, options.url), files, headers)
 
 
-async def _sent(url: str, files: Sequence[Path], headers: dict[str, str], total: int) -> list[dict[str, Any]]:
-    bar = ProgressBar(total)
+async def send(
+    url: str, files: Sequence[Path], headers: dict[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """Upload the files to a URL, with a progress bar; what the adapter says of each. Raises TransferFailed."""
+    bar = ProgressBar(sum(_size(path) for path in files))
     try:
-        return await upload(url, files, headers, bar.advance)
+        return await upload(url, files, headers or {}, bar.advance)
     finally:
         bar.end()
 

@@ -6,14 +6,17 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import httpx2
 import orjson
 from mcp import Client, MCPError
+from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import URL_ELICITATION_REQUIRED, ElicitResult
 
 from adapter.rules.access.authorization_servers import Challenge
+from adapter.upstream.client_sign_in import SignIn
 
 MODERN = "2026-07-28"
 """The first revision without sessions."""
@@ -21,10 +24,16 @@ MODERN = "2026-07-28"
 PATIENCE = 30.0
 """Seconds in which a server connects, or answers."""
 
+LARGEST_ANSWER = 256 << 20
+"""Bytes of an answer, or of one event of a stream."""
+
 _MOST_PAGES = 1000
+_MOST_TOOLS = 100_000
+_MOST_VISITS = 3
+_MOST_LINKS = 10
 _LONGEST_REFUSAL = 1 << 16
 
-_FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, MCPError, OSError, ValueError)
+_FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, MCPError, OAuthFlowError, OSError, ValueError)
 
 
 class ServerRefused(Exception):
@@ -42,11 +51,25 @@ class TokenRefused(ServerRefused):
     """A server that asks for a token, or for another one. ``data`` is the URL of its OAuth metadata, or None."""
 
 
+class Person(Protocol):
+    """The person for whom a server is called. Values are as JSON has them."""
+
+    async def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The result of an elicitation, for its parameters."""
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Show how far a call is."""
+
+    async def log(self, level: str, data: Any) -> None:
+        """Show a message of the server's log."""
+
+
 @dataclass(frozen=True)
 class McpServer:
     """An MCP server with a connected client. Each method raises ServerRefused."""
 
     client: Client
+    person: Person | None = None
 
     @property
     def has_sessions(self) -> bool:
@@ -54,14 +77,15 @@ class McpServer:
         return self.client.protocol_version < MODERN
 
     async def tools(self) -> list[dict[str, Any]]:
-        """Return the definitions of the tools as JSON has them, of at most 1,000 pages."""
+        """Return the definitions of the tools as JSON has them, of at most 1,000 pages and
+        about 100,000 tools."""
         found: list[dict[str, Any]] = []
         cursor = None
         for _ in range(_MOST_PAGES):
             page = await _answered(self.client.list_tools(cursor=cursor))
             found += [_json(tool) for tool in page.tools]
             cursor = page.next_cursor
-            if not cursor:
+            if not cursor or len(found) >= _MOST_TOOLS:
                 break
         return found
 
@@ -73,6 +97,25 @@ class McpServer:
             raise ServerRefused(said or f"The tool {tool} failed.")
         return _json(result)
 
+    async def result(self, tool: str, arguments: dict[str, Any], patience: float) -> dict[str, Any]:
+        """Return the result of a call as JSON has it, also of one that failed.
+
+        ``patience``: seconds to wait for it. Where the server first wants the person to visit addresses, they are
+        shown, and the call is sent again.
+        """
+        person = self.person
+        for last in (*[False] * _MOST_VISITS, True):
+            try:
+                progress = None if person is None else person.progress
+                return _json(await self.client.call_tool(tool, arguments, patience, progress))
+            except MCPError as refused:
+                links = [] if last else _links(refused)
+                if person is None or not links or not await _visited(person, links):
+                    raise ServerRefused(refused.message, refused.data) from None
+            except RuntimeError as wrong:  # of the SDK, for results that the tool does not promise
+                raise ServerRefused(str(wrong)) from None
+        raise AssertionError("the last answer is returned or raised")
+
     async def read(self, uri: str) -> list[dict[str, Any]]:
         """Return the contents of a resource as JSON has them: each with ``text``, or with ``blob`` in base64."""
         result = await _answered(self.client.read_resource(uri))
@@ -80,28 +123,97 @@ class McpServer:
 
 
 @asynccontextmanager
-async def connected(url: str, headers: Mapping[str, str]) -> AsyncIterator[McpServer]:
-    """Connect to the server at ``url`` in the newest era that it speaks. Raises ServerRefused."""
+async def connected(
+    url: str,
+    headers: Mapping[str, str],
+    person: Person | None = None,
+    sign_in: SignIn | None = None,
+    patience: float = PATIENCE,
+) -> AsyncIterator[McpServer]:
+    """Connect to the server at ``url`` in the newest era that it speaks. Raises ServerRefused.
+
+    ``person`` is shown what the server says, and asked what it asks. ``patience``: seconds without a byte of an answer.
+    """
     answers: list[httpx2.Response] = []
 
     async def note(response: httpx2.Response) -> None:
         answers[:] = [response]
         if response.status_code in (401, 403) and _is_short_json(response):
             await response.aread()
+        if "content-encoding" in response.headers:
+            # Nobody asked for it, and a few bytes of it may stand for gigabytes.
+            raise httpx2.RemoteProtocolError("its answer is compressed, which was not asked for")
+        if not response.is_stream_consumed and not _is_stream(response):
+            response.stream = _BoundedBody(response.stream)
 
+    limits = httpx2.Timeout(PATIENCE, read=patience)
+    plain = {"Accept-Encoding": "identity", **headers}
+    hooks = {"response": [note]}
     try:
         async with (
-            httpx2.AsyncClient(
-                headers=dict(headers), timeout=PATIENCE, event_hooks={"response": [note]}
-            ) as http,
-            Client(streamable_http_client(url, http_client=http), read_timeout_seconds=PATIENCE) as client,
+            httpx2.AsyncClient(headers=plain, timeout=limits, event_hooks=hooks, auth=sign_in) as http,
+            _client(
+                streamable_http_client(url, http_client=http, max_sse_event_size=LARGEST_ANSWER), person
+            ) as client,
         ):
-            yield McpServer(client)
+            yield McpServer(client, person)
     except BaseExceptionGroup as group:
         # The SDK runs its transport in task groups, which wrap whatever ends them.
-        raise _cause(url, _first(group), *answers) from None
+        raise _cause(url, _first(group), sign_in, *answers) from None
     except _FAILURES as failure:
-        raise _cause(url, failure, *answers) from None
+        raise _cause(url, failure, sign_in, *answers) from None
+
+
+def _client(transport: Any, person: Person | None) -> Client:
+    """The SDK's client, whose callbacks are the person's."""
+    if person is None:
+        return Client(transport, read_timeout_seconds=PATIENCE)
+
+    async def answer(context: Any, params: Any) -> ElicitResult:  # noqa: ARG001 (the SDK's names)
+        return ElicitResult.model_validate(await person.answer(_json(params)))
+
+    async def log(params: Any) -> None:
+        await person.log(params.level, params.data)
+
+    return Client(transport, read_timeout_seconds=PATIENCE, elicitation_callback=answer, logging_callback=log)
+
+
+class _BoundedBody(httpx2.AsyncByteStream):
+    """The body of an answer, up to a size."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        taken = 0
+        async for piece in self._stream:
+            taken += len(piece)
+            if taken > LARGEST_ANSWER:
+                raise httpx2.RemoteProtocolError(f"its answer has more than {LARGEST_ANSWER} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _links(refused: MCPError) -> list[dict[str, Any]]:
+    """The addresses that a person is to visit before a call, as elicitations (MCP 2025-11-25)."""
+    data = refused.data if refused.code == URL_ELICITATION_REQUIRED else None
+    links = data.get("elicitations") if isinstance(data, dict) else None
+    found = [each for each in links if isinstance(each, dict)] if isinstance(links, list) else []
+    return found[:_MOST_LINKS]
+
+
+async def _visited(person: Person, links: list[dict[str, Any]]) -> bool:
+    """Tell whether the person visits all of them."""
+    for link in links:
+        if (await person.answer({**link, "mode": "url"}))["action"] != "accept":
+            return False
+    return True
+
+
+def _is_stream(response: httpx2.Response) -> bool:
+    return bool(response.headers.get("Content-Type", "").lower().startswith("text/event-stream"))
 
 
 def _first(failure: BaseException) -> BaseException:
@@ -125,10 +237,18 @@ def _said(answer: httpx2.Response) -> str | None:
     return None
 
 
-def _cause(url: str, failure: BaseException, answer: httpx2.Response | None = None) -> BaseException:
+def _cause(
+    url: str, failure: BaseException, sign_in: SignIn | None = None, answer: httpx2.Response | None = None
+) -> BaseException:
     """The failure for people. ``answer`` is the last that came."""
     if not isinstance(failure, _FAILURES):
         return failure
+    if isinstance(failure, OAuthFlowError):
+        if sign_in is not None and sign_in.has_begun:
+            return ServerRefused(f"Signing in for {url} failed: {failure}.")
+        return TokenRefused(
+            f"{url} needs a token: pass --token or set MCP_ADAPTER_TOKEN. Nobody can sign in there: {failure}."
+        )
     status = answer.status_code if answer is not None else None
     if answer is not None and status in (401, 403):
         if (detail := _said(answer)) is not None:

@@ -1,0 +1,150 @@
+"""Signing in of a person at a terminal, in the browser (OAuth), on the client of the official SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import parse_qsl, urlsplit
+
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+)
+from pydantic import AnyUrl, BaseModel, ValidationError
+
+PATIENCE = 300.0
+"""Seconds in which a person signs in."""
+
+_HOST, _PATH = "127.0.0.1", "/callback"
+_HEAD_PATIENCE = 10.0
+_PAGE = (
+    "HTTP/1.1 {}\r\nContent-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"
+    "Connection: close\r\n\r\n{}\n"
+)
+
+
+class _KeptSignIn(BaseModel):
+    """What is kept of a sign-in; ``expires`` in Unix seconds."""
+
+    url: str = ""
+    port: int | None = None
+    client: OAuthClientInformationFull | None = None
+    tokens: OAuthToken | None = None
+    expires: float | None = None
+    metadata: OAuthMetadata | None = None
+
+
+class SignIn(OAuthClientProvider):
+    """The sign-in at one server: asked for when that refuses a request, renewed as long as it can be.
+
+    ``show`` shows an address to the person, whose browser comes back to a port of this machine. ``kept`` is what
+    ``keep`` was given last, in a run before; empty if nothing was.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        show: Callable[[str], Awaitable[None]],
+        kept: bytes,
+        keep: Callable[[bytes], None],
+    ) -> None:
+        try:
+            self._kept = _KeptSignIn.model_validate_json(kept or b"{}")
+        except ValidationError:  # a file of somebody else
+            self._kept = _KeptSignIn()
+        self._show, self._keep = show, keep
+        # An authorization server may know the client by this very address, so its port stays.
+        self._port: int = self._kept.port or _free_port()
+        self.has_begun = False
+        self._state = ""
+        self._answer: asyncio.Future[AuthorizationCodeResult]
+        self._listening: asyncio.Server
+        metadata = OAuthClientMetadata(
+            client_name="mcp-adapter",
+            redirect_uris=[AnyUrl(f"http://{_HOST}:{self._port}{_PATH}")],
+            token_endpoint_auth_method="none",  # noqa: S106 (a public client has no secret)
+        )
+        super().__init__(url, metadata, self, self._open, self._answered)
+        self.context.token_expiry_time = self._kept.expires
+        # Without it the SDK would ask the server itself to renew a token.
+        self.context.oauth_metadata = self._kept.metadata
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """What the SDK's client reads of an earlier run."""
+        return self._kept.tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """What the SDK's client reads of an earlier run."""
+        return self._kept.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep the registration; tokens of another one are of no use."""
+        self._kept = _KeptSignIn(port=self._port, client=client_info)
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep what was granted."""
+        context = self.context
+        news = {"tokens": tokens, "expires": context.token_expiry_time, "metadata": context.oauth_metadata}
+        self._kept = self._kept.model_copy(update={"url": context.server_url, **news})
+        self._keep(self._kept.model_dump_json(exclude_none=True).encode())
+
+    async def _open(self, url: str) -> None:
+        self.has_begun = True
+        self._state = dict(parse_qsl(urlsplit(url).query)).get("state", "")
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            self._listening = await asyncio.start_server(self._visited, _HOST, self._port)
+        except OSError:
+            raise OAuthFlowError(
+                f"port {self._port} of this machine, to which the browser comes back, is taken"
+            ) from None
+        await self._show(url)
+
+    async def _answered(self) -> AuthorizationCodeResult:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._answer
+        except TimeoutError:
+            raise OAuthFlowError(f"nobody has signed in within {PATIENCE:g} s") from None
+        finally:
+            self._listening.close()
+
+    async def _visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer a browser, and take note of what it brings if it comes from this sign-in."""
+        with contextlib.suppress(OSError, TimeoutError, ValueError, EOFError):
+            async with asyncio.timeout(_HEAD_PATIENCE):
+                head = await reader.readuntil(b"\r\n\r\n")
+            writer.write(self._page(head.split(b" ")[1].decode("ascii")).encode())
+            await writer.drain()
+        writer.close()
+
+    def _page(self, target: str) -> str:
+        asked = urlsplit(target)
+        found = dict(parse_qsl(asked.query, max_num_fields=20))
+        if asked.path != _PATH or not hmac.compare_digest(
+            found.get("state", "").encode(), self._state.encode()
+        ):
+            return _PAGE.format("404 Not Found", "Nothing is here.")
+        if not self._answer.done():
+            self._take(found)
+        return _PAGE.format("200 OK", "You can close this page and go back to the terminal.")
+
+    def _take(self, found: Mapping[str, str]) -> None:
+        if "code" in found:
+            code, state, iss = found["code"], found["state"], found.get("iss")
+            self._answer.set_result(AuthorizationCodeResult(code=code, state=state, iss=iss))
+        else:
+            why = found.get("error_description") or found.get("error")
+            self._answer.set_exception(OAuthFlowError(f"the authorization server refuses: {why}"))
+
+
+def _free_port() -> int:
+    with socket.create_server((_HOST, 0)) as listening:
+        return int(listening.getsockname()[1])
