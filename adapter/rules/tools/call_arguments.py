@@ -85,12 +85,20 @@ def usage(schema: Any, marks_files: Sequence[str]) -> Iterator[str]:
     """
     required = set(_required(schema))
     for name, each in _properties(schema).items():
-        described = each.get("description") if isinstance(each, dict) else None
-        if isinstance(described, str) and all(mark in described for mark in marks_files):
+        if all(mark in _described(each) for mark in marks_files):
             takes = "@file"
         else:
             takes = "|".join(sorted(_types(schema, each) - {"null"})) or "value"
         yield f"{name}={takes}" if name in required else f"[{name}={takes}]"
+
+
+def _described(schema: Any) -> str:
+    """What is said of an argument, and of the items of its list."""
+    if not isinstance(schema, dict):
+        return ""
+    items = schema.get("items")
+    said = schema.get("description"), items.get("description") if isinstance(items, dict) else None
+    return " ".join(text for text in said if isinstance(text, str))
 
 
 def _properties(schema: Any) -> Mapping[str, Any]:

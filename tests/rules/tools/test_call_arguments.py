@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.rules.text.unicode import escaped
 from adapter.rules.tools.call_arguments import (
     NamedFile,
     WrongArgument,
@@ -145,6 +146,9 @@ def test_usage_tells_how_each_is_written() -> None:
         "count=integer",
         "[share=number]",
     ]
+    assert list(
+        usage({"properties": {"a": {"type": "array", "items": {"description": "From me"}}}}, ["From"])
+    ) == ["[a=@file]"]
     assert "[either=integer|string]" in usage(schema, ["!"]) and "[any=value]" in usage(schema, ["!"])
 
 
@@ -180,7 +184,7 @@ def test_no_schema_breaks_the_reading(schema: Any, word: str) -> None:
     try:
         read(word, schema=schema)
     except WrongArgument as refused:
-        assert str(refused).isprintable()
+        assert escaped(str(refused)) == str(refused)
     for each in usage(schema, ["x"]):
         assert "=" in each
 
