@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import URL_ELICITATION_REQUIRED, ElicitResult
 
 from adapter.rules.access.authorization_servers import Challenge
-from adapter.upstream.client_sign_in import SignIn
+from adapter.upstream.client_sign_in import TerminalSignIn
 
 MODERN = "2026-07-28"
 """The first revision without sessions."""
@@ -127,7 +127,7 @@ async def connected(
     url: str,
     headers: Mapping[str, str],
     person: Person | None = None,
-    sign_in: SignIn | None = None,
+    sign_in: TerminalSignIn | None = None,
     patience: float = PATIENCE,
 ) -> AsyncIterator[McpServer]:
     """Connect to the server at ``url`` in the newest era that it speaks. Raises ServerRefused.
@@ -238,7 +238,10 @@ def _said(answer: httpx2.Response) -> str | None:
 
 
 def _cause(
-    url: str, failure: BaseException, sign_in: SignIn | None = None, answer: httpx2.Response | None = None
+    url: str,
+    failure: BaseException,
+    sign_in: TerminalSignIn | None = None,
+    answer: httpx2.Response | None = None,
 ) -> BaseException:
     """The failure for people. ``answer`` is the last that came."""
     if not isinstance(failure, _FAILURES):
@@ -247,7 +250,7 @@ def _cause(
         if sign_in is not None and sign_in.has_begun:
             return ServerRefused(f"Signing in for {url} failed: {failure}.")
         return TokenRefused(
-            f"{url} needs a token: pass --token or set MCP_ADAPTER_TOKEN. Nobody can sign in there: {failure}."
+            f"{url} needs a token, so pass --token or set MCP_ADAPTER_TOKEN. Nobody can sign in there: {failure}."
         )
     status = answer.status_code if answer is not None else None
     if answer is not None and status in (401, 403):

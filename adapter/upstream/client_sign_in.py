@@ -41,7 +41,7 @@ class _KeptSignIn(BaseModel):
     metadata: OAuthMetadata | None = None
 
 
-class SignIn(OAuthClientProvider):
+class TerminalSignIn(OAuthClientProvider):
     """The sign-in at one server: asked for when that refuses a request, renewed as long as it can be.
 
     ``show`` shows an address to the person, whose browser comes back to a port of this machine. ``kept`` is what

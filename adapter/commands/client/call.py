@@ -17,7 +17,13 @@ from adapter.commands.command_parser import CommandParser
 from adapter.commands.progress_bar import size
 from adapter.commands.settings_flags import failed
 from adapter.commands.upload import HELPER, send
-from adapter.rules.tools.call_arguments import NamedFile, Word, WrongArgument, arguments_of, parse_word
+from adapter.rules.tools.call_arguments import (
+    ArgumentWord,
+    NamedFile,
+    WrongArgument,
+    arguments_of,
+    parse_word,
+)
 from adapter.upstream.client_connection import McpServer, ServerRefused
 from adapter.upstream.transfers import TransferFailed
 
@@ -45,7 +51,7 @@ def _read_flags(options: argparse.Namespace) -> None:
     behind.parse_intermixed_args(vars(options).pop("words"), options)
 
 
-async def _called(options: argparse.Namespace, words: Sequence[Word], terminal: Terminal) -> int:
+async def _called(options: argparse.Namespace, words: Sequence[ArgumentWord], terminal: Terminal) -> int:
     async with opened(options, terminal, options.timeout) as server:
         tools = await server.tools()
         tool = named(tools, options.tool)

@@ -8,7 +8,13 @@ from itertools import islice
 from typing import Any, Protocol
 
 from adapter.rules.text.unicode import shown
-from adapter.rules.tools.call_arguments import Word, WrongArgument, arguments_of
+from adapter.rules.tools.call_arguments import (
+    ArgumentWord,
+    WrongArgument,
+    arguments_of,
+    properties_of,
+    required_of,
+)
 
 _MOST_FIELDS = 100
 _MOST_CHOICES = 50
@@ -35,11 +41,11 @@ async def answer(terminal: Asking, question: Mapping[str, Any]) -> dict[str, Any
     agrees = await _agrees(terminal, "Answer? [y/n]")
     if not agrees:
         return _CANCEL if agrees is None else {"action": "decline"}
-    schema = question.get("requestedSchema", {})
+    schema = question.get("requestedSchema")
     content = {}
-    for name, field in islice(schema.get("properties", {}).items(), _MOST_FIELDS):
+    for name, field in islice(properties_of(schema).items(), _MOST_FIELDS):
         try:
-            value = await _field(terminal, name, field, name in schema.get("required", ()))
+            value = await _field(terminal, name, field, name in required_of(schema))
         except EOFError:
             return _CANCEL
         if value is not None:
@@ -90,12 +96,12 @@ async def _field(terminal: Asking, name: str, schema: Any, is_required: bool) ->
     raise EOFError
 
 
-def _word(name: str, line: str, schema: Mapping[str, Any]) -> Word:
+def _word(name: str, line: str, schema: Mapping[str, Any]) -> ArgumentWord:
     if schema.get("type") == "array" and not line.startswith("["):
-        return Word(name, json.dumps([part.strip() for part in line.split(",")]), "json")
+        return ArgumentWord(name, json.dumps([part.strip() for part in line.split(",")]), "json")
     if schema.get("type") == "boolean" and line.lower() in _YES_OR_NO:
         line = json.dumps(_YES_OR_NO[line.lower()])
-    return Word(name, line, "text")
+    return ArgumentWord(name, line, "text")
 
 
 def _choices(schema: Mapping[str, Any]) -> str:
@@ -104,11 +110,14 @@ def _choices(schema: Mapping[str, Any]) -> str:
         return " [y/n]"
     items = schema.get("items")
     holder = items if isinstance(items, dict) else schema
-    titled = holder.get("oneOf") or holder.get("anyOf") or ()
+    titled, plain = (
+        each if isinstance(each, list) else []
+        for each in (holder.get("oneOf") or holder.get("anyOf"), holder.get("enum"))
+    )
     found = [
         f"{each['const']}: {each['title']}" if "title" in each else str(each["const"])
-        for each in islice(titled, _MOST_CHOICES)
+        for each in titled[:_MOST_CHOICES]
         if isinstance(each, dict) and "const" in each
-    ] or [str(each) for each in islice(holder.get("enum") or (), _MOST_CHOICES)]
+    ] or [str(each) for each in plain[:_MOST_CHOICES]]
     several = "several of " if isinstance(items, dict) else ""
     return f" [{several}{', '.join(shown(each, _LONGEST_TEXT) for each in found)}]" if found else ""

@@ -17,7 +17,7 @@ from adapter.commands.file_writing import write_new
 from adapter.commands.upload import authorization
 from adapter.rules.tools.call_arguments import WrongArgument
 from adapter.upstream.client_connection import PATIENCE, McpServer, ServerRefused, connected
-from adapter.upstream.client_sign_in import SignIn
+from adapter.upstream.client_sign_in import TerminalSignIn
 
 _MOST_NAMES = 30
 
@@ -33,7 +33,9 @@ async def opened(
     sign_in = None
     if "authorization" not in map(str.lower, headers):
         file = _file_of(options.url)
-        sign_in = SignIn(options.url, terminal.sign_in, _kept(file), lambda content: _keep(file, content))
+        sign_in = TerminalSignIn(
+            options.url, terminal.sign_in, _kept(file), lambda content: _keep(file, content)
+        )
     async with connected(options.url, headers, terminal, sign_in, patience) as server:
         yield server
 

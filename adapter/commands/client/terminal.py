@@ -103,7 +103,7 @@ class Terminal:
 
     def _end_line(self) -> None:
         if self._is_drawing:
-            print(file=sys.stderr)
+            sys.stderr.write("\n")
             self._is_drawing = False
 
 

@@ -34,7 +34,7 @@ class WrongArgument(Exception):
     """Words that the tool does not take; ``str(error)`` is one sentence for people."""
 
 
-class Word(NamedTuple):
+class ArgumentWord(NamedTuple):
     """One argument as it was written; ``kind`` tells what its value is."""
 
     name: str
@@ -48,24 +48,26 @@ class NamedFile(NamedTuple):
     path: str
 
 
-def parse_word(text: str) -> Word:
+def parse_word(text: str) -> ArgumentWord:
     """Read one word. Raises WrongArgument."""
     name, equals, value = text.partition("=")
     if not equals or not name.rstrip(":"):
         raise WrongArgument(f"{_short(text)} is no argument: write name=value, name:=JSON or name=@path.")
     if name.endswith(":"):
-        return Word(name[:-1], value, "json")
+        return ArgumentWord(name[:-1], value, "json")
     if value.startswith("@@"):
-        return Word(name, value[1:], "text")
-    return Word(name, value[1:], "file") if value.startswith("@") else Word(name, value, "text")
+        return ArgumentWord(name, value[1:], "text")
+    return (
+        ArgumentWord(name, value[1:], "file") if value.startswith("@") else ArgumentWord(name, value, "text")
+    )
 
 
-def arguments_of(tool: str, schema: Any, words: Sequence[Word]) -> dict[str, Any]:
+def arguments_of(tool: str, schema: Any, words: Sequence[ArgumentWord]) -> dict[str, Any]:
     """The arguments that the words mean to a tool with this input schema; a file is a NamedFile, or a list of them.
 
     Raises WrongArgument, which tells the names, types or choices that the tool has.
     """
-    properties = _properties(schema)
+    properties = properties_of(schema)
     is_open = bool(schema.get("additionalProperties", not properties)) if isinstance(schema, dict) else True
     found: dict[str, Any] = {}
     for word in words:
@@ -73,7 +75,7 @@ def arguments_of(tool: str, schema: Any, words: Sequence[Word]) -> dict[str, Any
             takes = f"it takes {_listed(properties)}" if properties else "it takes no arguments"
             raise WrongArgument(f"{_short(tool)} has no argument {_short(word.name)}: {takes}.")
         found[word.name] = _joined(word.name, found, _value(word, schema, properties.get(word.name)))
-    if missing := [name for name in _required(schema) if name not in found]:
+    if missing := [name for name in required_of(schema) if name not in found]:
         raise WrongArgument(f"{_short(tool)} also needs {_listed(missing)}.")
     return found
 
@@ -83,8 +85,8 @@ def usage(schema: Any, marks_files: Sequence[str]) -> Iterator[str]:
 
     A file is one whose description has all of the words ``marks_files``.
     """
-    required = set(_required(schema))
-    for name, each in _properties(schema).items():
+    required = set(required_of(schema))
+    for name, each in properties_of(schema).items():
         if all(mark in _described(each) for mark in marks_files):
             takes = "@file"
         else:
@@ -101,12 +103,14 @@ def _described(schema: Any) -> str:
     return " ".join(text for text in said if isinstance(text, str))
 
 
-def _properties(schema: Any) -> Mapping[str, Any]:
+def properties_of(schema: Any) -> Mapping[str, Any]:
+    """The schemas of an object's members, by name; none where a schema is no such thing."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return properties if isinstance(properties, dict) else {}
 
 
-def _required(schema: Any) -> list[str]:
+def required_of(schema: Any) -> list[str]:
+    """The names of the members that an object needs."""
     required = schema.get("required") if isinstance(schema, dict) else None
     return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
@@ -121,7 +125,7 @@ def _joined(name: str, found: Mapping[str, Any], value: Any) -> Any:
     raise WrongArgument(f"{_short(name)} is given twice. A list is written as JSON: {_short(name)}:='[…]'.")
 
 
-def _value(word: Word, root: Any, schema: Any) -> Any:
+def _value(word: ArgumentWord, root: Any, schema: Any) -> Any:
     types = _types(root, schema)
     if word.kind == "json":
         try:
@@ -139,7 +143,7 @@ def _value(word: Word, root: Any, schema: Any) -> Any:
     return value
 
 
-def _typed(word: Word, types: frozenset[str]) -> Any:
+def _typed(word: ArgumentWord, types: frozenset[str]) -> Any:
     """The value of a text: of the type that the schema has, a string where that is one of several and no other fits."""
     texts = not types or "string" in types
     exact = types - {"string", "null"} if texts else types
@@ -185,10 +189,8 @@ def _types(root: Any, schema: Any) -> frozenset[str]:
         _, each = followed(root, (), pending.pop())
         if not isinstance(each, dict):
             continue
-        type_ = each.get("type")
-        found.update(
-            name for name in (type_ if isinstance(type_, list) else [type_]) if name in _TYPES.values()
-        )
+        names = each["type"] if isinstance(each.get("type"), list) else [each.get("type")]
+        found.update(name for name in names if isinstance(name, str) and name in _TYPES.values())
         for key in ("anyOf", "oneOf", "allOf"):
             if isinstance(alternatives := each.get(key), list):
                 pending += alternatives[:_MOST_SCHEMAS]

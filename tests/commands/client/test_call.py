@@ -95,7 +95,7 @@ async def test_progress_and_log_are_on_standard_error(tmp_path: Path) -> None:
     """While the call runs, harmless; a flood of either is cut."""
 
     async def call(exchange: Exchange, _: Speaking) -> None:
-        token = exchange.message["params"]["_meta"]["progressToken"]  # type: ignore[index,call-overload]
+        token = exchange.message["params"]["_meta"]["progressToken"]  # type: ignore[index]
         await exchange.begin_stream()
         for number in range(2000):
             said = {"progressToken": token, "progress": number + 1, "total": 2000, "message": "mi\x1bxing"}
@@ -137,7 +137,7 @@ async def test_a_server_that_wants_a_token_is_told_in_a_sentence(tmp_path: Path)
         server.script = server.opening = refuse
         done = await run(tmp_path, "tools", server.url)
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"{server.url} needs a token: pass --token or set MCP_ADAPTER_TOKEN." in done.stderr
+    assert f"{server.url} needs a token, so pass --token or set MCP_ADAPTER_TOKEN." in done.stderr
 
 
 async def test_answers_that_may_be_bombs_are_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from adapter.rules.tools.call_arguments import (
     usage,
 )
 
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "text": {"type": "string"},
@@ -136,7 +136,7 @@ def test_usage_tells_how_each_is_written() -> None:
         "properties": {
             "path": {"type": "string", "description": "From b_get_upload_url."},
             **SCHEMA["properties"],
-        },  # type: ignore[dict-item]
+        },
         "$defs": SCHEMA["$defs"],
         "required": ["path", "count"],
     }
