@@ -22,9 +22,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 68_402,
-    "modules": 533,
-    "lines with code in tests/": 100_831,
+    "lines with code in adapter/": 69_284,
+    "modules": 543,
+    "lines with code in tests/": 101_653,
     "settings": 378,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,
