@@ -34,6 +34,7 @@ from adapter.settings.servers.server import ServerSettings
 from adapter.state.memory import MemoryStore
 from adapter.state.watched import WatchedStore
 from adapter.wire.eras import Era
+from adapter.wire.piecewise import at_once
 
 
 @contextlib.asynccontextmanager
@@ -150,7 +151,7 @@ async def _shortened(settings: Settings, entry: ServerSettings, session: OwnSess
     mounts = [mount for mount in settings.mounts if entry in settings.members_of(mount)]
     names = [tool.name for tool in (await tools_of(settings, entry, session) or [])] if mounts else []
     for mount in mounts:
-        shown = ServerNames.of(NamingRules(mount.prefix != "none"), entry.id, names)
+        shown = at_once(ServerNames.of(NamingRules(mount.prefix != "none"), entry.id, names))
         for short in sorted(shown.shortened):
             yield f"{shown.shown[short]} is {short} at {mount.path}"
 

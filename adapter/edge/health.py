@@ -62,6 +62,7 @@ class Health:
         """The whole picture; without credentials states only, no URL and no text of an error."""
         details = self.guard.known(request.headers)
         tools = [await self._tools(server, details) for server in self.servers]
+        mounts = [await _mount(name, lists, details) for name, lists in self.mounts.items()]
         failure = await self.store.failure()
         active = await self._active()
         # Nothing is waited for from here on: what is told is how all of it was at one moment.
@@ -77,8 +78,8 @@ class Health:
         if reason:
             body["degraded_reason"] = reason
         body["servers"] = servers
-        if self.mounts:
-            body["mounts"] = [_mount(name, lists, details) for name, lists in self.mounts.items()]
+        if mounts:
+            body["mounts"] = mounts
         body["sessions"] = {"active": active}
         body["persistence"] = {
             "type": self.settings.state_persistence.type,
@@ -196,9 +197,9 @@ class Health:
         return shown
 
 
-def _mount(name: str, lists: MountLists, details: bool) -> dict[str, Any]:
+async def _mount(name: str, lists: MountLists, details: bool) -> dict[str, Any]:
     """The servers that a merged mount cannot list, and the names that it hides."""
-    missing, hidden = lists.missing, lists.hidden()
+    missing, hidden = lists.missing, await lists.hidden()
     if not details:
         return {"mount_id": name, "missing": list(missing), "hidden_names": len(hidden)}
     return {"mount_id": name, "missing": missing, "hidden_names": list(map(str, hidden))}

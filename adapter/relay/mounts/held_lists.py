@@ -19,6 +19,7 @@ from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.mounts.lists import RESOURCES, ServerList, stored_entries
 from adapter.state.port import Store
+from adapter.wire.eras import Era
 
 TABLE = "mount_lists"
 """Table: the last list of each kind that all callers of a server see, by ``SERVER/METHOD``."""
@@ -35,6 +36,9 @@ MOST_HELD, HELD_BYTES = 256, 64 << 20
 LONGEST_STORED = 8 << 20
 """Bytes of a list that is written down, for the time when its server does not answer."""
 
+PAUSE = 10.0
+"""Seconds between two lists of one kind that are written down: a server may change its own with each look."""
+
 _serials = itertools.count(1)
 
 
@@ -48,9 +52,12 @@ class HeldList(NamedTuple):
 
 
 class ListKey(NamedTuple):
-    """The kind of a list, and a text that is equal for callers who see the same; None for a list of all callers."""
+    """The kind of a list, the era in which it is asked for, and a text that is equal for callers who see the same; None
+    for a list of all callers.
+    """
 
     shape: ListShape
+    era: Era
     whose: str | None = None
 
 
@@ -70,13 +77,14 @@ class HeldLists:
     """Is told why the server could not list something that it could list before."""
     on_held: Callable[[], None] = field(default=nothing, init=False)
     """Is called when another list is held than before."""
-    failures: dict[str, str] = field(default_factory=dict, init=False)
-    """Why the last read of a list failed, by method."""
+    failures: dict[ListKey, str] = field(default_factory=dict, init=False)
+    """Why the last read of a list failed."""
     _held: LastUsed[ListKey, HeldList] = field(init=False)
     _due: dict[ListKey, float] = field(default_factory=dict, init=False)
     _began: dict[ListKey, float] = field(default_factory=dict, init=False)
     _reading: SingleFlight[ListKey, HeldList] = field(init=False)
     _stored: dict[str, int] = field(default_factory=dict, init=False)
+    _written: dict[str, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._held = LastUsed(MOST_HELD, HELD_BYTES, lambda held: Weight(held.serial, held.size))
@@ -108,8 +116,10 @@ class HeldLists:
         """The key of the list that this caller sees."""
         own_files = self.has_files and shape is RESOURCES and (session is None or self.id in session.members)
         if not own_files and not self.varies:
-            return ListKey(shape)
-        return ListKey(shape, party_of(ask.sender.caller) if session is None else session.session.key)
+            return ListKey(shape, ask.sender.era)
+        return ListKey(
+            shape, ask.sender.era, party_of(ask.sender.caller) if session is None else session.session.key
+        )
 
     def last(self, key: ListKey) -> HeldList | None:
         """The last list of these callers, however old it is."""
@@ -117,7 +127,7 @@ class HeldLists:
 
     def fresh(self, key: ListKey) -> HeldList | None:
         """The list if it is surely as it is now."""
-        if self.clock() >= self._due.get(key, 0.0) or key.shape.method in self.failures:
+        if self.clock() >= self._due.get(key, 0.0) or key in self.failures:
             return None
         return self._held.get(key)
 
@@ -129,7 +139,7 @@ class HeldLists:
         if held is not None:
             return held
         if self.clock() < self._due.get(key, 0.0):
-            return await self._known(key, self.failures.get(key.shape.method, ""))
+            return await self._known(key, self.failures.get(key, ""))
         began = self._began.setdefault(key, self.clock())
         try:
             # Who asks while others have waited for long already does not wait as long again.
@@ -142,7 +152,7 @@ class HeldLists:
             self._due[key] = self.clock() + RETRY
         if not self.failures:
             self.on_missing(reason)
-        self.failures[key.shape.method] = reason
+        self.failures[key] = reason
         return await self._known(key, reason)
 
     async def _known(self, key: ListKey, reason: str) -> HeldList:
@@ -169,7 +179,7 @@ class HeldLists:
         self._note_read(key)
         if key.whose is None:
             await self._keep(key, held)
-        was_missing = self.failures.pop(shape.method, None) is not None
+        was_missing = self.failures.pop(key, None) is not None
         if was_missing or (before is not None and held is not before):
             self.on_change(shape)
         return held
@@ -183,21 +193,24 @@ class HeldLists:
         is_own = self.has_files and key.shape is RESOURCES and key.whose is not None
         self._due[key] = self.clock() + (0.0 if is_own else FRESH_FOR)
         if len(self._due) > 2 * MOST_HELD:
-            self._due = {each: due for each, due in self._due.items() if each in self._held.values}
+            held = self._held.values
+            self._due = {each: due for each, due in self._due.items() if each in held}
+            self.failures = {each: why for each, why in self.failures.items() if each in held}
 
     # --- what is written down ---------------------------------------------------------------------------------
 
     async def _keep(self, key: ListKey, held: HeldList) -> None:
         """Write a list down, unless it is there already."""
         method = key.shape.method
-        if held.size > LONGEST_STORED or self._stored.get(method) == held.serial:
+        is_early = self.clock() < self._written.get(method, 0.0) + PAUSE
+        if held.size > LONGEST_STORED or self._stored.get(method) == held.serial or is_early:
             return
         value = b"[" + b",".join(item for _, item in held.entries.entries) + b"]"
         try:
             await self.store.put(TABLE, f"{self.id}/{method}", value)
         except StoreUnavailable:
             return
-        self._stored[method] = held.serial
+        self._stored[method], self._written[method] = held.serial, self.clock()
 
     async def _load(self, key: ListKey) -> HeldList | None:
         """The list that any process wrote down last; None where there is none, and of single callers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from adapter.relay.background import in_turns, nothing
 from adapter.relay.exchange import ClientRequest
@@ -27,7 +28,7 @@ from adapter.rules.mounts.lists import (
 from adapter.rules.mounts.names import HiddenName, NameTable, NamingRules, Owner, ServerNames
 from adapter.rules.mounts.uris import ServerUris, UriTable, names_uri
 from adapter.wire.envelope import INVALID_PARAMS, Envelope, error_response
-from adapter.wire.eras import MODERN
+from adapter.wire.eras import MODERN, Era
 
 KEPT, KEPT_BYTES = 64, 64 << 20
 """Joined lists of one mount, and their bytes, that are kept, and as many tables of names and of URIs."""
@@ -121,7 +122,7 @@ class MountLists:
     async def _array(
         self, shape: ListShape, lists: Sequence[HeldList], ask: ClientRequest, session: MountSession | None
     ) -> bytes:
-        names = self._table(shape, lists) if shape in (TOOLS, PROMPTS) else None
+        names = await self._table(shape, lists) if shape in (TOOLS, PROMPTS) else None
         resources: Sequence[HeldList] = ()
         templates: Sequence[HeldList] = ()
         if names is None or any(each.entries.links for each in lists):
@@ -145,14 +146,15 @@ class MountLists:
             return known.owner(shown)
         shape = KINDS[method]
         lists = self._last(shape, ask, session)
-        table = self._table(shape, lists)
+        table = await self._table(shape, lists)
         is_whole = all(each.serial for each in lists)
         if is_whole and not any(each.varies for each in self.servers):
             self._tables[method] = table
         if is_whole or table.is_certain(shown):
             return table.owner(shown)
         # Nobody has asked for some of them yet, and only the lists tell who owns it.
-        return self._table(shape, await self._all(shape, ask, session)).owner(shown)
+        lists = await self._all(shape, ask, session)
+        return (await self._table(shape, lists)).owner(shown)
 
     async def uris(self, ask: ClientRequest, session: MountSession | None) -> UriTable:
         """The owners of URIs as this caller has them."""
@@ -190,11 +192,11 @@ class MountLists:
         )
         return resources, templates
 
-    def _table(self, shape: ListShape, lists: Sequence[HeldList]) -> NameTable:
+    async def _table(self, shape: ListShape, lists: Sequence[HeldList]) -> NameTable:
         key = shape.method, _serials_of(lists)
         table = self._names.get(key)
         if table is None:
-            table = NameTable(self.rules.naming(shape), [self._names_of(shape, each) for each in lists])
+            table = NameTable(self.rules.naming(shape), [await self._names_of(shape, each) for each in lists])
             self._names.put(key, table)
             self._tell(table.hidden)
         return table
@@ -205,13 +207,13 @@ class MountLists:
                 self._told.put(each, True)
                 self.on_hidden(each)
 
-    def _names_of(self, shape: ListShape, held: HeldList) -> ServerNames:
+    async def _names_of(self, shape: ListShape, held: HeldList) -> ServerNames:
         server, rules = held.entries.server, self.rules
         own = rules.own_tools.get(server, frozenset()) if shape is TOOLS else frozenset[str]()
         key = shape.method, held.serial
         names = self._of_server.get(key) if held.serial else ServerNames(server, own, {})
         if names is None:
-            names = ServerNames.of(rules.naming(shape), server, held.entries.names, own)
+            names = await in_turns(ServerNames.of(rules.naming(shape), server, held.entries.names, own))
             self._of_server.put(key, names)
         return names
 
@@ -235,13 +237,13 @@ class MountLists:
         """The servers of which something could not be listed at the last attempt, each with the reason."""
         return {each.id: next(iter(each.failures.values())) for each in self.servers if each.failures}
 
-    def hidden(self) -> list[HiddenName]:
+    async def hidden(self) -> list[HiddenName]:
         """The names that are hidden because another server has them, as far as all callers see the same."""
         found: list[HiddenName] = []
-        for shape in (TOOLS, PROMPTS):
-            lists = [held for each in self.servers if (held := each.last(ListKey(shape))) is not None]
-            found += self._table(shape, lists).hidden
-        return found
+        for shape, era in product((TOOLS, PROMPTS), Era):
+            lists = [held for each in self.servers if (held := each.last(ListKey(shape, era))) is not None]
+            found += (await self._table(shape, lists)).hidden
+        return list(dict.fromkeys(found))
 
     def instructions(self) -> list[tuple[str, str | None]]:
         """The instructions of all servers, as far as they are known."""

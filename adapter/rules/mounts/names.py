@@ -14,9 +14,12 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from adapter.rules.text.expressions import NamePattern, name_reading
+from adapter.wire.piecewise import Piecewise
 
 LONGEST: Final = 64
 """Characters of a name that hosts accept; the others refuse the whole list."""
+
+_EACH = 256
 
 _DIGITS = 8
 """Of the digest in a shortened name."""
@@ -73,10 +76,10 @@ class NamingRules:
 
         A name that had to be shortened is denied under both names.
         """
-        names = {full_name, accepted(full_name)}
+        shown = accepted(full_name)
+        names = {full_name, shown} if self.deny else ()
         if any(_denies(pattern, name) for pattern in self.deny for name in names):
             return False
-        shown = accepted(full_name)
         return any(
             pattern.source == "*" or pattern.allows(shown, shown.lower(), uri=False) for pattern in self.allow
         )
@@ -105,7 +108,7 @@ class ServerNames:
     @classmethod
     def of(
         cls, rules: NamingRules, server: str, names: Iterable[str], own: frozenset[str] = frozenset()
-    ) -> ServerNames:
+    ) -> Piecewise[ServerNames]:
         """The names of a list, in its order."""
         full = {name: rules.full_name(server, name, own) for name in names}
         short = {name: accepted(full[name]) for name in full}
@@ -113,7 +116,9 @@ class ServerNames:
         ordered = sorted(full, key=lambda name: (name not in own, short[name] != full[name]))
         shown: dict[str, str] = {}
         clashes = []
-        for name in ordered:
+        for place, name in enumerate(ordered):
+            if place % _EACH == 0:
+                yield None
             if rules.allows(full[name]) and shown.setdefault(short[name], name) != name:
                 clashes.append((short[name], name))
         shortened = frozenset(here for here, name in shown.items() if here != full[name])

@@ -29,7 +29,7 @@ UPDATED: Final = "notifications/resources/updated"
 LARGEST: Final = 1 << 20
 """Bytes of a message in which URIs are told apart."""
 
-MOST_TEMPLATES: Final = 1000
+MOST_TEMPLATES: Final = 200
 """Templates of one server that are compared."""
 
 _VARIABLE = re.compile(r"\{[^{}]*\}")
@@ -127,7 +127,12 @@ class UriTable:
             return next(iter(self._ids.values()))
         if len(uri) > LONGEST_URI:
             return None
-        return next((server for _, fits, server in self._templates if fits.is_all_of(uri)), None)
+        fitting = (
+            server
+            for template, fits, server in self._templates
+            if uri.startswith(template.partition("{")[0]) and fits.is_all_of(uri)
+        )
+        return next(fitting, None)
 
     def shown(self, server: str, uri: str) -> str:
         """The URI of a server as clients see it: ``owner`` leads from it back to that server."""

@@ -31,7 +31,7 @@ def listed(server: str, kind: ListShape, *items: bytes) -> ServerList:
 
 def names_of(*lists: ServerList) -> NameTable:
     return NameTable(
-        NamingRules(), [ServerNames.of(NamingRules(), each.server, each.names) for each in lists]
+        NamingRules(), [at_once(ServerNames.of(NamingRules(), each.server, each.names)) for each in lists]
     )
 
 

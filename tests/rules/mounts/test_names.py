@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -10,14 +11,21 @@ from hypothesis import strategies as st
 
 from adapter.rules.mounts.names import HiddenName, NameTable, NamingRules, Owner, ServerNames, accepted
 from adapter.rules.text.expressions import NamePattern
+from adapter.wire.piecewise import at_once
 
 PREFIXED, PLAIN = NamingRules(), NamingRules(prefixed=False)
 IDS = st.text("ab_", min_size=1, max_size=4).filter(lambda each: each[0] != "_")
 NAMES = st.one_of(st.text("ab_", max_size=5), st.text(max_size=90), st.text("x", min_size=60, max_size=200))
 
 
+def names_in(
+    rules: NamingRules, server: str, names: Iterable[str], own: frozenset[str] = frozenset()
+) -> ServerNames:
+    return at_once(ServerNames.of(rules, server, names, own))
+
+
 def table(rules: NamingRules, /, **lists: list[str]) -> NameTable:
-    return NameTable(rules, [ServerNames.of(rules, server, names) for server, names in lists.items()])
+    return NameTable(rules, [names_in(rules, server, names) for server, names in lists.items()])
 
 
 def denying(pattern: str, *, prefixed: bool = True) -> NamingRules:
@@ -31,7 +39,7 @@ def test_a_shown_name_leads_back_to_what_it_was_made_of(
     """Every name of every list is shown, accepted by hosts, and leads back, or is told as hidden."""
     rules = NamingRules(prefixed=prefixed)
     own = {server: frozenset(data.draw(st.sets(st.just(f"{server}_x")))) for server in lists}
-    names = [ServerNames.of(rules, server, [*lists[server], *own[server]], own[server]) for server in lists]
+    names = [names_in(rules, server, [*lists[server], *own[server]], own[server]) for server in lists]
     mount = NameTable(rules, names)
     hidden = {each.hidden for each in mount.hidden}
     for server in lists:
@@ -81,7 +89,7 @@ def test_the_prefix_is_there_with_one_server_too() -> None:
 
 def test_own_tools_of_a_server_get_no_second_prefix() -> None:
     """A server's own tool of the same name, which the adapter does not show, is not called instead."""
-    names = ServerNames.of(PREFIXED, "a", ["a_get_upload_url", "a_click"], frozenset({"a_get_upload_url"}))
+    names = names_in(PREFIXED, "a", ["a_get_upload_url", "a_click"], frozenset({"a_get_upload_url"}))
     mount = NameTable(PREFIXED, [names])
     assert mount.shown("a", "a_get_upload_url") == "a_get_upload_url"
     assert mount.shown("a", "a_click") == "a_a_click"
@@ -90,8 +98,8 @@ def test_own_tools_of_a_server_get_no_second_prefix() -> None:
 
 def test_no_server_takes_the_name_under_which_another_gets_its_files() -> None:
     """The adapter's own tools have their names before the servers have theirs."""
-    files = ServerNames.of(PREFIXED, "a_b", ["a_b_get_upload_url"], frozenset({"a_b_get_upload_url"}))
-    thief = ServerNames.of(PREFIXED, "a", ["b_get_upload_url"])
+    files = names_in(PREFIXED, "a_b", ["a_b_get_upload_url"], frozenset({"a_b_get_upload_url"}))
+    thief = names_in(PREFIXED, "a", ["b_get_upload_url"])
     mount = NameTable(PREFIXED, [thief, files])
     assert mount.owner("a_b_get_upload_url") == ("a_b", "a_b_get_upload_url")
     assert [str(each) for each in mount.hidden] == [
@@ -161,5 +169,5 @@ def test_of_two_names_that_are_shortened_to_one_the_second_is_hidden() -> None:
 
 def test_shortened_names_are_told() -> None:
     """An operator sees them before clients do."""
-    names = ServerNames.of(PREFIXED, "a", ["click", "files.read"])
+    names = names_in(PREFIXED, "a", ["click", "files.read"])
     assert names.shortened == {accepted("a_files.read")}
