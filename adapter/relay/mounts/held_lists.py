@@ -73,6 +73,7 @@ class HeldLists:
     clock: Callable[[], float]
     has_files: bool = False
     on_change: Callable[[ListShape], None] = field(default=nothing, init=False)
+    _retries: dict[ListKey, asyncio.Task[None]] = field(default_factory=dict, init=False)
     on_missing: Callable[[str], None] = field(default=nothing, init=False)
     """Is told why the server could not list something that it could list before."""
     on_held: Callable[[], None] = field(default=nothing, init=False)
@@ -104,13 +105,18 @@ class HeldLists:
 
     async def leave(self, within: float) -> None:
         """Read nothing any more, and end the adapter's own session."""
+        for task in self._retries.values():
+            task.cancel()
+        await asyncio.gather(*self._retries.values(), return_exceptions=True)
         await self._reading.close()
         await self.reader.leave(within)
 
     @property
     def varies(self) -> bool:
         """Tell whether callers may see different things."""
-        return self.reader.server.apart or self.reader.server.stages.access is not None
+        server = self.reader.server
+        by_headers = bool(server.rules.passthrough or server.rules.required)
+        return server.apart or server.stages.access is not None or by_headers
 
     def key_of(self, shape: ListShape, ask: ClientRequest, session: MountSession | None) -> ListKey:
         """The key of the list that this caller sees."""
@@ -154,6 +160,20 @@ class HeldLists:
             self.on_missing(reason)
         self.failures[key] = reason
         return await self._known(key, reason)
+
+    def retry(self, key: ListKey, ask: ClientRequest, is_wanted: Callable[[], bool]) -> None:
+        """Read a list that failed again until it is there, as long as somebody wants to hear of that."""
+        if key.whose is None and key in self.failures and key not in self._retries and is_wanted():
+            task = asyncio.get_running_loop().create_task(self._retry(key, ask, is_wanted))
+            self._retries[key] = task
+            task.add_done_callback(lambda _: self._retries.pop(key, None))
+
+    async def _retry(self, key: ListKey, ask: ClientRequest, is_wanted: Callable[[], bool]) -> None:
+        pause = RETRY
+        while key in self.failures and is_wanted():
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, FRESH_FOR)
+            await self.current(key, ask, None, FRESH_FOR)
 
     async def _known(self, key: ListKey, reason: str) -> HeldList:
         held = self._held.get(key) or await self._load(key)

@@ -65,6 +65,8 @@ class MountLists:
     rules: ListRules
     on_hidden: Callable[[HiddenName], None] = field(default=nothing, init=False)
     """Is told of each name that is hidden, when that is found out."""
+    listeners: set[Callable[[ListShape], None]] = field(default_factory=set, init=False)
+    """Streams of clients, each of which is told when a list is another one than it was."""
     _told: LastUsed[HiddenName, bool] = field(default_factory=lambda: LastUsed(MOST_TOLD), init=False)
     _tables: dict[str, NameTable] = field(default_factory=dict, init=False)
     _joined: LastUsed[tuple[object, ...], bytes] = field(init=False)
@@ -77,6 +79,7 @@ class MountLists:
         self._names, self._uris = LastUsed(KEPT), LastUsed(KEPT)
         for each in self.servers:
             each.on_held = self._tables.clear
+            each.on_change = self._tell_listeners
         self._of_server = LastUsed(KEPT + 4 * len(self.servers))
 
     def __repr__(self) -> str:
@@ -117,7 +120,14 @@ class MountLists:
         reads = (
             each.current(key, ask, session, within) for each, key in zip(self.servers, keys, strict=True)
         )
-        return await asyncio.gather(*reads)
+        found = await asyncio.gather(*reads)
+        for each, key in zip(self.servers, keys, strict=True):
+            each.retry(key, ask, lambda: bool(self.listeners))
+        return found
+
+    def _tell_listeners(self, shape: ListShape) -> None:
+        for tell in tuple(self.listeners):
+            tell(shape)
 
     async def _array(
         self, shape: ListShape, lists: Sequence[HeldList], ask: ClientRequest, session: MountSession | None

@@ -183,7 +183,9 @@ class MergedMount:
             return self._discovered(envelope)
         if method == LISTEN and ask.sender.era is MODERN:
             uris = partial(self.lists.told_apart, ask, session)
-            return await subscribed(self.relay, self.servers, ask, envelope, self.lists.changed, uris)
+            return await subscribed(
+                self.relay, self.servers, ask, envelope, self.lists.changed, uris, self.lists.listeners
+            )
         return self._refused(ask, envelope, METHOD_NOT_FOUND, f"Method not found: {method[:128]}")
 
     async def _by_name(
@@ -335,7 +337,14 @@ class MergedMount:
         session = await self.sessions.find(ask)
         uris = partial(self.lists.told_apart, ask, session)
         return await open_stream(
-            self.relay, self.sessions, self.servers, ask, session, self.lists.changed, uris
+            self.relay,
+            self.sessions,
+            self.servers,
+            ask,
+            session,
+            self.lists.changed,
+            uris,
+            self.lists.listeners,
         )
 
 

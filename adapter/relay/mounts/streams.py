@@ -6,8 +6,9 @@ A client that comes back with ``Last-Event-ID`` wants the rest of one server's s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from adapter.errors import AdapterError
 from adapter.relay.call.get_streams import ACKNOWLEDGED
@@ -18,6 +19,8 @@ from adapter.relay.mounts.events import MemberEvents, News, Uris
 from adapter.relay.mounts.sessions import MountSession, MountSessions
 from adapter.relay.replies import EVENT_STREAM, media_type
 from adapter.relay.server import Server
+from adapter.rules.access.visible_lists import ListShape
+from adapter.rules.mounts.lists import TEMPLATES
 from adapter.rules.mounts.member_ids import member_of
 from adapter.wire.envelope import Envelope, dump, parse
 from adapter.wire.shared_ids import named
@@ -28,6 +31,9 @@ WAITING = 64
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds until the stream of a server that ended or failed is asked for again, longer each time that it fails."""
+
+Listeners = set[Callable[[ListShape], None]]
+"""Those who are told when a list of the mount is another one than it was."""
 
 _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 _FIELDS = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache")]
@@ -43,6 +49,7 @@ class MergedStream:
     session: MountSession
     news: News
     uris: Uris
+    listeners: Listeners
     _pieces: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(WAITING), init=False)
     _reading: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _over: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -53,9 +60,15 @@ class MergedStream:
             task = asyncio.get_running_loop().create_task(self._follow(server, after))
             self._reading[server.id] = task
 
+    def tell(self, shape: ListShape) -> None:
+        """Say that a list of the mount is another one now, unless so much waits for the client already."""
+        if not self._pieces.full():
+            self._pieces.put_nowait(encode(_list_changed(shape)))
+
     def abort(self) -> None:
         """End the stream: its client has gone, or its session has ended."""
         self._over.set()
+        self.listeners.discard(self.tell)
         for task in self._reading.values():
             task.cancel()
         if self in self.session.streams:
@@ -119,15 +132,17 @@ async def open_stream(
     session: MountSession,
     news: News,
     uris: Uris,
+    listeners: Listeners,
 ) -> ClientResponse:
     """Open a stream of a session, or resume one. Raises StoreUnavailable."""
-    stream = MergedStream(relay, sessions, ask, session, news, uris)
+    stream = MergedStream(relay, sessions, ask, session, news, uris, listeners)
     resumed = member_of(ask.sender.last_event_id, servers)
     if resumed is not None and await sessions.is_open(session, servers[resumed[0]]):
         stream.follow(servers[resumed[0]], resumed[1])
     if not session.streams:
         # Many servers allow one such stream in a session: of several that are open here the first one has it.
         session.streams.append(stream)
+        listeners.add(stream.tell)
         for server in servers.values():
             if await sessions.is_open(session, server):
                 stream.follow(server)
@@ -151,6 +166,7 @@ async def subscribed(
     envelope: Envelope,
     news: News,
     uris: Uris,
+    listeners: Listeners,
 ) -> ClientResponse:
     """The stream of ``subscriptions/listen``, which carries those of all servers.
 
@@ -175,13 +191,22 @@ async def subscribed(
                 pause = min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause)
 
+    wanted = named(parse(envelope.body), "notifications")
+    wanted = wanted if isinstance(wanted, dict) else {}
+
+    def tell(shape: ListShape) -> None:
+        if wanted.get(f"{_kind(shape)}ListChanged") is True and not pieces.full():
+            pieces.put_nowait(encode(_list_changed(shape, {_SUBSCRIPTION: envelope.id})))
+
     async def body() -> AsyncGenerator[bytes, None]:
         tasks = [asyncio.get_running_loop().create_task(listen(server)) for server in servers.values()]
+        listeners.add(tell)
         try:
-            yield encode(_acknowledged(envelope))
+            yield encode(_acknowledged(envelope.id, wanted))
             while True:
                 yield await pieces.get()
         finally:
+            listeners.discard(tell)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -192,11 +217,17 @@ async def subscribed(
     return ClientResponse(200, _FIELDS, body(), last_words=last_words)
 
 
-def _acknowledged(envelope: Envelope) -> bytes:
+def _acknowledged(number: object, wanted: dict[str, Any]) -> bytes:
     """The first word on the stream: the mount tells of all that its client wants to hear (MCP 2026-07-28)."""
-    wanted = named(parse(envelope.body), "notifications")
-    params = {
-        "notifications": wanted if isinstance(wanted, dict) else {},
-        "_meta": {_SUBSCRIPTION: envelope.id},
-    }
+    params = {"notifications": wanted, "_meta": {_SUBSCRIPTION: number}}
     return dump({"jsonrpc": "2.0", "method": ACKNOWLEDGED, "params": params})
+
+
+def _kind(shape: ListShape) -> str:
+    """The word of the protocol for what is in a list; it knows no templates."""
+    return "resources" if shape is TEMPLATES else shape.key
+
+
+def _list_changed(shape: ListShape, meta: dict[str, Any] | None = None) -> bytes:
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": f"notifications/{_kind(shape)}/list_changed"}
+    return dump(message if meta is None else {**message, "params": {"_meta": meta}})

@@ -8,10 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from adapter.state.memory import MemoryStore
+from tests.edge.company import ALICE, AUTH, BOB, RULES, office
 from tests.edge.mounting import ALL, MountClient, answered, mount, mounted, tooled
-from tests.edge.raw import Exchange, RawUpstream, Script, initialize_result
+from tests.edge.raw import (
+    INITIALIZE,
+    MODERN_META,
+    MODERN_VERSION,
+    Exchange,
+    RawUpstream,
+    Script,
+    initialize_result,
+    read_chunk,
+)
+from tests.ports import free_port
 
 NOBODY = "http://127.0.0.1:9/mcp"
 """An address at which nothing listens."""
@@ -164,6 +176,25 @@ async def test_a_hung_server_is_missing_until_it_answers(tmp_path: Path) -> None
         assert len(ups["a"].calls("tools/list")) == 1
 
 
+async def test_a_client_hears_when_a_server_is_there_again(tmp_path: Path) -> None:
+    """On its stream, without asking: the adapter looks for what is missing as long as somebody listens."""
+    port = free_port()
+    servers = {"a": f"http://127.0.0.1:{port}/mcp"}
+    async with (
+        mounted(tmp_path, servers) as front,
+        MountClient(front) as client,
+        MountClient(front) as listener,
+    ):
+        await client.open()
+        listener.session = client.session
+        await listener.send("GET", b"", ALL, accept="text/event-stream")
+        await listener.head()
+        assert await client.names() == []
+        async with RawUpstream(tooled("a", "run"), port=port), asyncio.timeout(20):
+            assert b"notifications/tools/list_changed" in await read_chunk(listener.reader)
+            assert await client.names() == ["a_run"]
+
+
 async def test_a_changed_list_is_read_again(tmp_path: Path) -> None:
     """The server says so in the answer to a call."""
     tools = [{"name": "run"}]
@@ -244,3 +275,37 @@ async def test_operators_see_what_is_missing_and_hidden(tmp_path: Path) -> None:
         await client.names()
         _, body = await client.request("GET", b"", "/healthz")
         assert list(orjson.loads(body)["mounts"][0]["missing"]) == ["a"]
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+async def test_everybody_sees_their_own_tools(tmp_path: Path, modern: bool) -> None:
+    """Access rules of a server hold at the mount: what a caller does not see there can be called under no name."""
+    async with RawUpstream(office) as up:
+        server = {"id": "a", "upstream": {"url": up.url}, "access": RULES}
+        async with mounted(tmp_path, {}, core=AUTH, servers=[server]) as port:
+
+            async def asked(token: str, method: str, **params: Any) -> Any:
+                fields = {"authorization": f"Bearer {token}"}
+                async with MountClient(port) as client:
+                    if modern:
+                        fields |= {"mcp_protocol_version": MODERN_VERSION, "mcp_method": method}
+                        fields |= {"mcp_name": params["name"]} if "name" in params else {}
+                        params["_meta"] = MODERN_META
+                    else:
+                        await client.open(INITIALIZE, **fields)
+                    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                    _, answer = await client.request("POST", orjson.dumps(body), ALL, **fields)
+                    return orjson.loads(answer)
+
+            for _ in range(2):
+                for token, names in (
+                    (ALICE, ["read_file", "write_file"]),
+                    (BOB, ["read_file", "payroll_show"]),
+                ):
+                    listed = (await asked(token, "tools/list"))["result"]["tools"]
+                    assert [tool["name"] for tool in listed] == [f"a_{name}" for name in names]
+            called = up.calls("tools/call")
+            refused = await asked(ALICE, "tools/call", name="a_payroll_show", arguments={})
+            assert refused["error"]["code"] == -32602
+            assert up.calls("tools/call") == called
+            assert "result" in await asked(BOB, "tools/call", name="a_payroll_show", arguments={})
