@@ -22,9 +22,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 69_284,
+    "lines with code in adapter/": 69_360,
     "modules": 543,
-    "lines with code in tests/": 101_653,
+    "lines with code in tests/": 101_716,
     "settings": 378,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,
