@@ -106,6 +106,8 @@ def _add_serve(commands: Commands) -> None:
     serve.add_switch("--supervise", argparse.SUPPRESS)
     # What --watch starts: its standard input ends when the watcher does.
     serve.add_switch("--watched", argparse.SUPPRESS)
+    # Of a process that serves, which has another one read its settings again.
+    serve.add_switch("--read-settings", argparse.SUPPRESS)
 
 
 def _add_check(commands: Commands) -> None:

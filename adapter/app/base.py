@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from structlog.typing import FilteringBoundLogger
 
@@ -54,6 +55,10 @@ class Base:
     A part adds what it brings when it is built: ``branches`` are routes beside mounts and health, ``tasks`` those of
     the cleanup. ``rereads`` read from the store what is read once, and again when it may be another one; what it has
     lost, it is given back. ``on_loss`` are called when the store has lost rows.
+
+    Settings may change while the adapter serves, as far as servers and their defaults go: parts read them here when
+    they need them. ``by_server`` are the mappings of all parts that have something for a server by its id; those of
+    servers that change are emptied, and filled again. ``on_change`` are called when the settings are other ones.
     """
 
     def __init__(self, settings: Settings, store: WatchedStore) -> None:
@@ -67,3 +72,13 @@ class Base:
         self.tasks: list[CleanupTask] = []
         self.rereads: list[Callable[[], Awaitable[None]]] = []
         self.on_loss: list[Callable[[], None]] = []
+        self.by_server: list[dict[str, Any]] = []
+        self.on_change: list[Callable[[], None]] = []
+        self.retiring: set[asyncio.Task[None]] = set()
+        """The ends of servers that are served no more."""
+
+    def retire(self, end: Coroutine[Any, Any, None]) -> None:
+        """Have that done meanwhile; the adapter does not stop before it is."""
+        task = asyncio.get_running_loop().create_task(end)
+        self.retiring.add(task)
+        task.add_done_callback(self.retiring.discard)

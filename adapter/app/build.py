@@ -97,6 +97,7 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
         from adapter.app.tool_plans import compiled, shared_parts
 
         app.plans = compiled(settings, app.log, _observing(app), app.checks, shared=shared_parts(app))
+        app.by_server += [app.plans.hosting.servers, app.plans.planning.caches]
     sessions = app.session_parts = build_sessions(app)
     if any(entry.has_files for entry in settings.servers):
         from adapter.app.file_stages import ActiveFiles
@@ -117,7 +118,7 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
     observed = None if metering is None else metering.observed
     upstreams = Upstreams(app, hosting, app.replicas, app.grants, observed)
     app.server_parts = build_servers(upstreams, app.tools.tables(tables))
-    app.tools.servers.update(app.servers)
+    app.tools.servers = app.servers
     build_relay(app, None if metering is None else metering.operations)
     if settings.mounts:
         # Late: most adapters have an address for each server.
@@ -151,7 +152,7 @@ def _build_edge(app: App, verifier: TokenVerifier | None) -> None:
     app.guard = guard = build_guard(settings, verifier)
     app.bases = Bases(core.public_base_url, guard, core.trusted_proxies)
     app.health = Health(
-        list(app.servers.values()),
+        app.servers.values(),
         app.server_parts.monitors,
         app.tools.pin_review,
         app.sessions,
@@ -190,9 +191,11 @@ def _console(app: App) -> LazyConsole:
     def build_it() -> BuiltConsole:
         from adapter.app.console_branches import build_branches
 
-        return build_branches(app)
+        return build_branches(app, console.known)
 
     console = LazyConsole(app, build_it)
+    if app.recent is not None:
+        app.recent.on_close.append(console.end_streams)
     if app.settings.console.auth_hook is not None:
         console.build()
     return console
@@ -207,7 +210,7 @@ def _follow_store(app: App, fallback: FallbackStore | None) -> None:
     # Late: most adapters are one process.
     from adapter.relay.sessions.lost_sessions import LostSessions
 
-    others = [*(each.end_lost for each in app.server_parts.shared), app.replicas.end_lost]
+    others = [app.server_parts.end_lost, app.replicas.end_lost]
     lost = LostSessions(app.sessions, others, app.background)
     epoch = app.replicas.replicas.epoch
     epoch.shared += app.rereads

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.app.base import Base
 from adapter.edge.http.request import Branch, LateBranches
-from adapter.relay.background import SingleFlight
+from adapter.relay.background import SingleFlight, nothing
 from adapter.relay.cleanup import CleanupTask
 
 if TYPE_CHECKING:
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 class BuiltConsole(NamedTuple):
-    """The routes of the console, and the sessions of its callers by server."""
+    """The routes of the console, the sessions of its callers by server, and what ends the streams of these."""
 
     branches: Sequence[Branch] = ()
     sessions: Mapping[str, HttpSessions] = {}
+    end_streams: Callable[[], None] = nothing
 
 
 class LazyConsole:
@@ -32,10 +33,15 @@ class LazyConsole:
         self._base = base
         self._build = build
         self._built: BuiltConsole | None = None if base.settings.console.enabled else BuiltConsole()
-        self._building = SingleFlight[None, BuiltConsole]()
+        self._building = SingleFlight[int, BuiltConsole]()
+        self._turn = 0
+        self.known: dict[str, HttpSessions] = {}
+        """The sessions of callers by server, also of a console before this one."""
         if base.settings.console.enabled:
             base.branches.append(LateBranches(base.settings.console.path, self._load))
             base.tasks.append(CleanupTask("console", self.tidy, alone=False))
+            base.by_server.append(self.known)
+            base.on_change.append(self._rebuild)
 
     @property
     def branches(self) -> Sequence[Branch]:
@@ -53,22 +59,36 @@ class LazyConsole:
             self._built = self._build()
         return self._built
 
+    def _rebuild(self) -> None:
+        """Build the console anew at the next request, by the settings of now."""
+        self.end_streams()
+        self._built = None
+        self._turn += 1
+
+    def end_streams(self) -> None:
+        """End the streams of its callers."""
+        if self._built is not None:
+            self._built.end_streams()
+
     async def _load(self) -> Sequence[Branch]:
         # In a thread, since the loop would stand still for the imports. It goes on when who asked first has left: the
         # next request must not build a second console, as only one is tidied and closed.
-        return (await self._building.get(None, partial(asyncio.to_thread, self.build))).branches
+        while self._built is None:
+            turn = self._turn
+            built = await self._building.get(turn, partial(asyncio.to_thread, self._build))
+            if turn == self._turn and self._built is None:
+                self._built = built
+        return self._built.branches
 
     async def tidy(self) -> None:
         """Close sessions that are idle for too long. Raises StoreUnavailable."""
         if self._built is None and await self._has_overdue():
             await self._load()
-        if self._built is not None:
-            await asyncio.gather(*(sessions.tidy() for sessions in self._built.sessions.values()))
+        await asyncio.gather(*(sessions.tidy() for sessions in self.known.values()))
 
     async def close(self, within: float) -> None:
         """End the sessions of all callers, upstream as far as that takes no longer than ``within`` seconds."""
-        if self._built is not None:
-            await asyncio.gather(*(sessions.close(within) for sessions in self._built.sessions.values()))
+        await asyncio.gather(*(sessions.close(within) for sessions in self.known.values()))
 
     async def _has_overdue(self) -> bool:
         """Tell whether sessions are due that other processes have left, perhaps before this one began."""

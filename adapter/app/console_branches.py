@@ -28,7 +28,6 @@ from adapter.edge.http.request import Request
 from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.relay.http_api.caller_session import IDLE, TOLD, SessionRows
-from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.http_api.sessions import HttpSessions, SessionBounds
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.rules.access.resources import CONSOLE
@@ -42,8 +41,10 @@ from adapter.wire.eras import Era
 SECRET = "http sessions"  # noqa: S105 (the name of a secret)
 
 
-def build_branches(app: Core) -> BuiltConsole:
-    """Build the console. A hook that cannot be loaded is noted as a problem of the plans."""
+def build_branches(app: Core, known: dict[str, HttpSessions]) -> BuiltConsole:
+    """Build the console. ``known`` are the sessions of callers, by server. A hook that cannot be loaded is noted as a
+    problem of the plans.
+    """
     settings, recent, files = app.settings, app.recent, app.files
     if recent is None:
         return BuiltConsole()
@@ -52,10 +53,11 @@ def build_branches(app: Core) -> BuiltConsole:
     guard = app.guard if sign_in is None else sign_in.guard
     credentials = frozenset({settings.core.auth.header_name.lower()})
     viewers = Callers(guard, app.bases, credentials, CONSOLE)
-    callers = {server: Callers(guard, app.bases, credentials, server) for server in app.servers}
-    sessions = _sessions(app)
+    callers = {server: Callers(guard, app.bases, credentials, server) for server in [*app.servers]}
+    sessions = _sessions(app, known)
     belongings = _belongings(app)
-    apis = _apis(app, sessions, callers, belongings, recent)
+    news = NewsStreams()
+    apis = _apis(app, sessions, callers, belongings, news)
     records = ExchangeRecords(guard, app.calls, recent)
     uploads = settings.core.upload_path if files.active else None
     downloads, grants = settings.core.allow_artifacts_download, _grants(app)
@@ -81,31 +83,34 @@ def build_branches(app: Core) -> BuiltConsole:
     revoking = () if grants is None else (grants.branch(),)
     shown = pages(path, app.servers, PageFiles())
     signing_in = () if sign_in is None else sign_in.routes.branches()
-    return BuiltConsole((*signing_in, *revoking, *data.branches(), *routes.branches(), *shown), sessions)
+    return BuiltConsole(
+        (*signing_in, *revoking, *data.branches(), *routes.branches(), *shown), sessions, news.close
+    )
 
 
 # --- the API of tools -------------------------------------------------------------------------------------------
 
 
-def _sessions(app: Core) -> dict[str, HttpSessions]:
+def _sessions(app: Core, known: dict[str, HttpSessions]) -> Mapping[str, HttpSessions]:
+    """The sessions of callers by server; those that are ``known`` stay."""
     settings, monitors = app.settings, app.server_parts.monitors
     # The rows by which processes share the sessions of callers.
     sealed = sealed_rows(settings, app.store, SECRET) if app.store.shared else None
     # Of a call that runs the others are told by the cleanup.
     told = IDLE * TOLD + (settings.core.cleanup_interval_seconds or 0)
     bounds = SessionBounds(streams=settings.core.upstream.max_streams // 2)
-    return {
-        server.id: HttpSessions(
-            app.relay,
-            server,
-            app.background,
-            time.monotonic,
-            era=_era_of(monitors.get(server.id)),
-            rows=None if sealed is None else SessionRows(sealed, server.id, IDLE, told, app.clock),
-            bounds=bounds,
-        )
-        for server in app.servers.values()
-    }
+    for server in [*app.servers.values()]:
+        if server.id not in known or known[server.id].server is not server:
+            known[server.id] = HttpSessions(
+                app.relay,
+                server,
+                app.background,
+                time.monotonic,
+                era=_era_of(monitors.get(server.id)),
+                rows=None if sealed is None else SessionRows(sealed, server.id, IDLE, told, app.clock),
+                bounds=bounds,
+            )
+    return {server: known[server] for server in app.servers if server in known}
 
 
 def _era_of(monitor: HealthMonitor | None) -> Callable[[], Era | None]:
@@ -117,7 +122,7 @@ def _apis(
     sessions: Mapping[str, HttpSessions],
     callers: Mapping[str, Callers],
     belongings: SessionsAndFiles,
-    recent: Recent,
+    news: NewsStreams,
 ) -> dict[str, ServerCatalogue]:
     settings, console = app.settings, app.settings.console
     hook = _hook(console.auth_hook, app)
@@ -129,8 +134,6 @@ def _apis(
         max_body=console.max_body,
         expose=settings.core.errors.expose,
     )
-    news = NewsStreams()
-    recent.on_close.append(news.close)
     takers = {entry.id for entry in settings.servers if takes_uploads(settings, entry)}
     apis = {}
     for server, http_sessions in sessions.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -15,11 +16,12 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import BodyLimits
 from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.credentials import AccessTokens
-from adapter.edge.http.request import Branch
+from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.public_documents import landing_page, metadata_branch
 from adapter.edge.router import ExchangeRecords, Front
 from adapter.oauth.port import TokenVerifier
+from adapter.relay.server import Server
 from adapter.rules.access.principals import DEFAULT_TOKEN, Principals
 from adapter.rules.access.resources import CONSOLE, ProtectedResource, metadata_paths, resources_below
 from adapter.settings.auth import Auth, NamedToken
@@ -75,17 +77,39 @@ def build_front(app: Core) -> Front:
         grants=None if grants is None else grants.answers(app.session_parts),
     )
     endpoint.merged = {each.mount.id: each for each in app.merged}
-    served = [*app.servers.values(), *(each.mount for each in app.merged)]
     recorded = app.calls is not None or app.recent is not None
-    return Front(
+    front = Front(
         endpoint,
-        mounts={server.mount: server for server in served},
+        mounts=mounts(app),
         routes={"/healthz": health.show, "/livez": health.live, "/readyz": health.ready},
         guard=app.guard,
         log=app.log,
-        branches=(*app.branches, *_metadata(settings), landing_page(_places(settings))),
+        branches=branches(app),
         records=ExchangeRecords(app.guard, app.calls, app.recent) if recorded else None,
     )
+    app.on_change.append(partial(_follow, app, endpoint, front))
+    return front
+
+
+def _follow(app: Core, endpoint: Endpoint, front: Front) -> None:
+    """Serve by the settings of now."""
+    endpoint.core, app.health.settings = app.settings.core, app.settings
+    tokens = app.guard.access_tokens
+    if tokens is not None:
+        # Those of servers that have left stay: somebody may just be asked for a token.
+        tokens.resources |= _resources(app.settings)
+    front.serve(mounts(app), branches(app))
+
+
+def mounts(app: Core) -> Mapping[str, Server]:
+    """The servers and merged mounts by their paths."""
+    served = [*app.servers.values(), *(each.mount for each in app.merged)]
+    return {server.mount: server for server in served}
+
+
+def branches(app: Core) -> Sequence[Branch | LateBranches]:
+    """What is served beside the mounts."""
+    return (*app.branches, *_metadata(app.settings), landing_page(_places(app.settings)))
 
 
 def _places(settings: Settings) -> list[tuple[str, str]]:

@@ -55,7 +55,10 @@ class KeptFiles(FileSecrets):
         self.registry = build_registry(base, self.files)
         self.registry.on_gone.append(self._tell_gone)
         self.access = FileAccess(self.registry, self.files, self.links)
-        self._offering = any(takes_uploads(settings, entry) for entry in settings.servers)
+        self._takers: set[str] = set()
+        self._served: set[str] = set()
+        self._follow()
+        base.on_change.append(self._follow)
         self.offers = UploadOffers(
             base.store, self.credentials, self.scopes, base.clock, settings.uploads.ttl_seconds or 0.0
         )
@@ -67,6 +70,16 @@ class KeptFiles(FileSecrets):
         """Is told of each file that was uploaded, before its sender is answered; None where no record is kept."""
         sessions.sessions.on_end.append(self._end_session)
         base.tasks.append(CleanupTask("own files", self.tidy_own, alone=False))
+
+    def _follow(self) -> None:
+        """Take uploads and send files for the servers of now, the former of those with tools that take any."""
+        servers = self.settings.servers
+        for ids, entries in (
+            (self._takers, [each for each in servers if takes_uploads(self.settings, each)]),
+            (self._served, servers),
+        ):
+            ids.clear()
+            ids.update(entry.id for entry in entries)
 
     async def open(self) -> None:
         """See FileSecrets."""
@@ -101,7 +114,7 @@ class KeptFiles(FileSecrets):
     async def _end_session(self, key: str) -> None:
         """Drop what a session owned that has ended for good. Raises StoreUnavailable."""
         scope = self.scopes.of_session_key(key)
-        kept = self._offering and await self.scopes.is_kept(scope)
+        kept = bool(self._takers) and await self.scopes.is_kept(scope)
         if kept:
             uploads = await self.registry.list(scope.id, FileKind.UPLOAD)
             stay = await self.offers.outliving({each.batch for each in uploads if each.batch is not None})
@@ -128,13 +141,11 @@ class KeptFiles(FileSecrets):
         """See FileSecrets."""
         settings = self.settings
         claims = Claims(self.sessions.sessions, self.scopes, guard)
-        takers = [entry.id for entry in settings.servers if takes_uploads(settings, entry)]
         quota = settings.sessions.max_total_session_size
         uploads = UploadRoute(
-            self.registry, self.credentials, self.scopes, claims, takers, settings.uploads, quota
+            self.registry, self.credentials, self.scopes, claims, self._takers, settings.uploads, quota
         )
-        every = [entry.id for entry in settings.servers]
-        downloads = DownloadRoute(self.registry, self.credentials, claims, every)
+        downloads = DownloadRoute(self.registry, self.credentials, claims, self._served)
         if trail is not None:
             from adapter.relay.call.audit_trail import DOWNLOADED, UPLOADED
 

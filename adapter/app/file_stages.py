@@ -54,6 +54,7 @@ class ActiveFiles(KeptFiles):
         self._names = client_names(sessions.sessions)
         self._attaching: dict[str, Attaching] = {}
         self._attachments: dict[str, AttachedFiles] = {}
+        base.by_server += [self._cancellations, self._attaching, self._attachments]
 
     def attaching(self, entry: ServerSettings) -> Attaching | None:
         """See FileSecrets."""

@@ -39,7 +39,6 @@ class FileSecrets:
 
     def __init__(self, base: Base, sessions: SessionStack) -> None:
         self.base = base
-        self.settings = base.settings
         self.scopes = sessions.scopes
         self.sessions = sessions
         self.credentials = Credentials(
@@ -53,8 +52,14 @@ class FileSecrets:
         """Is told of each file that was uploaded; None where nobody counts."""
         self._mirrors: dict[str, ParamHeaders] = {}
         self._members: dict[str, ArtifactMembers] = {}
+        base.by_server += [self._mirrors, self._members]
         base.rereads.append(self.read_secrets)
         base.tasks.append(CleanupTask("files", self.tidy))
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of now."""
+        return self.base.settings
 
     async def open(self) -> None:
         """Open the registry of files and its keys. Raises StoreUnavailable, StorageFailed."""

@@ -94,8 +94,7 @@ class HostedTools:
         for index, connector in enumerate(self.settings.connectors):
             self._declare(connector, f"connectors[{index}]")
         for index, entry in enumerate(self.settings.servers):
-            if entry.upstream.kind.needs is None:
-                self._host(entry, f"servers[{index}].tools.define")
+            self.host(entry, f"servers[{index}]")
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -156,10 +155,13 @@ class HostedTools:
 
     # --- tools ------------------------------------------------------------------------------------------------
 
-    def _host(self, entry: ServerSettings, place: str) -> None:
+    def host(self, entry: ServerSettings, place: str) -> None:
+        """Make the server of an entry, if its tools run here."""
+        if entry.upstream.kind.needs is not None:
+            return
         tools, plans = [], {}
         for index, declared in enumerate(entry.tools.define):
-            compiled = self._tool(entry, declared, f"{place}[{index}]")
+            compiled = self._tool(entry, declared, f"{place}.tools.define[{index}]")
             if compiled is not None:
                 tool, plans[declared.name] = compiled
                 tools.append(tool)

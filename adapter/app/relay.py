@@ -34,8 +34,9 @@ def build_relay(app: Core, counts: OperationCounts | None = None) -> None:
     """Build the relay over the sessions and servers, and its audit log; ``counts`` are of its operations."""
     settings, store, parts, by_id = app.settings, app.store, app.session_parts, app.servers
     sessions, upstream_sessions = parts.sessions, parts.upstream
-    tables = {name: server.stages for name, server in by_id.items()}
-    app.deferred = DeferredAnswers(store, tables, app.background, ttl=PARKED_TTL, clock=app.clock)
+    app.deferred = DeferredAnswers(
+        store, app.server_parts.tables, app.background, ttl=PARKED_TTL, clock=app.clock
+    )
     sessions.cache.on_renewed = lambda server: by_id[server].began_anew() if server in by_id else None
     call_gate = CallGate(upstream_sessions, parts.scopes.of)
     relay = app.relay = Relay(
@@ -91,6 +92,6 @@ def build_cleanup(app: Core) -> None:
     if sessions.shared_notifications is not None:
         tasks.append(CleanupTask("leases", lambda: tidy_leases(store, app.clock())))
         tasks.append(CleanupTask("notices", sessions.shared_notifications.claims.tidy))
-        sessions.last_seen.others.extend(each.write_used for each in app.server_parts.shared)
+        sessions.last_seen.others.append(app.server_parts.write_used)
     leases = (lambda name: Lease(store, f"cleanup/{name}", interval)) if store.shared else None
     app.cleanup = Cleanup(interval, (*tasks, *app.tasks), app.log, leases)

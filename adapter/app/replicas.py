@@ -118,6 +118,8 @@ class ReplicaService:
         self.branch: Branch = replica_branch(self.home)
         store.listeners.append(self.home)
         base.rereads.append(self.read_key)
+        base.by_server.append(self._local)
+        base.on_change.append(lambda: self.replicas.changed(settings_digest(base.settings)))
         base.on_loss.append(self.store_lost)
         if self.place is None:
             base.branches.append(self.branch)

@@ -187,7 +187,7 @@ async def _working(app: App) -> AsyncIterator[None]:
     if app.store.outage() is None:
         await warn_of_unowned(app.settings, app.store, app.log)
     await app.files.open()
-    runs = [*app.server_parts.runs(), app.session_parts.last_seen.run()]
+    runs = [app.session_parts.last_seen.run()]
     if app.replicas is not None:
         runs.append(app.replicas.replicas.epoch.run())
     if app.metering is not None:
@@ -195,6 +195,7 @@ async def _working(app: App) -> AsyncIterator[None]:
     if app.settings.core.cleanup_interval_seconds is not None:
         runs.append(app.cleanup.run())
     tasks = list(map(asyncio.get_running_loop().create_task, runs))
+    app.server_parts.begin()
     try:
         with _audited(app):
             yield
@@ -207,6 +208,7 @@ async def _working(app: App) -> AsyncIterator[None]:
 
 async def _close(app: App) -> None:
     await asyncio.gather(*(mount.lists.leave(FAREWELL) for mount in app.merged))
+    await asyncio.gather(*app.retiring, return_exceptions=True)
     await app.server_parts.leave(FAREWELL)
     if app.replicas is not None:
         await app.replicas.close()
@@ -221,6 +223,7 @@ async def _close(app: App) -> None:
     if app.grants is not None:
         await app.grants.close(FAREWELL)
     await app.server_parts.close()
+    await app.server_parts.upstreams.close()
     with contextlib.suppress(StoreUnavailable):
         await app.files.close()
     await app.store.close()

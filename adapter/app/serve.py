@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import os
 import resource
 import signal
 import sys
@@ -18,6 +19,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.build import App, build
+from adapter.app.changes.reload import SettingsReload
 from adapter.app.preflight import obstacles, warnings
 from adapter.app.run import open_port, running
 from adapter.app.state import refresh
@@ -25,8 +27,10 @@ from adapter.edge.http.limits import RESERVE
 from adapter.edge.http.listener import Grace, Listener
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.settings.core import Core
+from adapter.settings.file.changed import LOOK_SECONDS, FileWatch
+from adapter.settings.file.source import SettingsSource
 from adapter.settings.root import Settings
-from adapter.settings.section import Problem
+from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
 from adapter.startup.failure import Obstacle, StartFailed
 from adapter.startup.systemd import ServiceNotifier
@@ -117,6 +121,8 @@ def settle() -> None:
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 """The signals that ask for a stop."""
 
+_OLD = "serving with the old settings: the log says why the new ones are not in force"
+
 STORE_INTERVAL = 5.0
 """Seconds between two looks at the state store, beside those of who asks for health."""
 
@@ -133,6 +139,9 @@ class ProcessOwner(Protocol):
     def serving(self) -> None:
         """Learn that the process serves."""
 
+    async def follow(self, reload: SettingsReload) -> None:
+        """Put changed settings into force while the process serves."""
+
     def stopping(self) -> None:
         """Learn that the process ends, while requests may still finish."""
 
@@ -140,22 +149,26 @@ class ProcessOwner(Protocol):
 class OwnSignals:
     """The owner of a process that stands for itself: SIGINT and SIGTERM stop it, and it has the port alone.
 
-    ``service`` is told when the process serves and stops, and that it lives.
+    ``service`` is told when the process serves and stops, and that it lives. ``source`` has the settings read again,
+    when they changed or SIGHUP asks for it; None where they come from nowhere.
     """
 
-    def __init__(self, service: ServiceNotifier | None = None) -> None:
+    def __init__(self, service: ServiceNotifier | None = None, source: SettingsSource | None = None) -> None:
         self._service = service or ServiceNotifier(None)
+        self._source = source
+        self._asked = asyncio.Event()
+        self._terminal = _has_terminal()
 
     def attend(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None], grace: Grace) -> None:
         """Stop at the first signal, cut what is under way at the second, and let the third end the process.
 
-        A service manager that sends SIGHUP is told that there is nothing to reload. Elsewhere the terminal has gone.
+        SIGHUP has the settings read again, unless it says that the terminal has gone: then it ends the process too.
         """
         signals = iter((stop, partial(_cut, loop, grace)))
         for number in STOPPING:
             loop.add_signal_handler(number, lambda: next(signals)())
-        if self._service.heard:
-            loop.add_signal_handler(signal.SIGHUP, self._refuse_reload)
+        if self._source is not None and self._source.heeds:
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up, stop)
 
     async def listen(self, app: App) -> Listener:
         """Open the port of the settings."""
@@ -175,10 +188,47 @@ class OwnSignals:
         if following is not None:
             loop.call_at(following, self._give_sign, loop)
 
-    def _refuse_reload(self) -> None:
-        why = "set core.workers to 2 or more, or restart the adapter"
-        log.get_logger("adapter").warning("one process cannot reload", why=why, setting="core.workers")
-        self._service.ready(f"serving; a reload was refused: {why}")
+    def _hung_up(self, stop: Callable[[], None]) -> None:
+        if self._terminal and not _has_terminal():
+            stop()
+        else:
+            self._asked.set()
+
+    async def follow(self, reload: SettingsReload) -> None:
+        """Read the settings again when SIGHUP asks for it, and when their file changed."""
+        if self._source is None:
+            return
+        while True:
+            await self._changed(self._source.watch if reload.watches else None)
+            self._asked.clear()
+            self._service.reloading("reading the settings again")
+            reload.reopen()
+            in_force = await self._read(self._source, reload)
+            self._service.ready("serving" if in_force else _OLD)
+
+    async def _changed(self, watch: FileWatch | None) -> None:
+        while not self._asked.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if watch is None else LOOK_SECONDS):
+                    await self._asked.wait()
+            if watch is not None and watch.look():
+                return
+
+    async def _read(self, source: SettingsSource, reload: SettingsReload) -> bool:
+        try:
+            return await reload.apply((await source.read()).settings)
+        except (SettingsError, ChildProcessError, OSError) as refused:
+            reload.refuse(str(refused))
+            return False
+
+
+def _has_terminal() -> bool:
+    """Tell whether this process has a terminal that may send signals to it."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _cut(loop: asyncio.AbstractEventLoop, grace: Grace) -> None:
@@ -208,8 +258,10 @@ def serve_alone(
     cautions: Iterable[Problem] | None,
     service: ServiceNotifier | None = None,
     beside: Callable[[App], Awaitable[None]] | None = None,
+    source: SettingsSource | None = None,
 ) -> int:
-    """Do the same, for a ``service`` manager that is told when the adapter serves and stops.
+    """Do the same, for a ``service`` manager that is told when the adapter serves and stops. ``source`` has changed
+    settings read.
 
     Raises StartFailed for an adapter that could not start, and SettingsError.
     """
@@ -218,7 +270,7 @@ def serve_alone(
     refresh_state(settings)
     try:
         with locked_state(settings):
-            return uvloop.run(_serve(settings, cautions, OwnSignals(service), beside))
+            return uvloop.run(_serve(settings, cautions, OwnSignals(service, source), beside))
     except StateTaken as taken:
         raise failed_for(Obstacle(taken.event, str(taken), taken.setting)) from None
 
@@ -312,7 +364,7 @@ async def _serve(
             )
             served = True
             owner.serving()
-            tasks = [loop.create_task(_watch_store(app, stop))]
+            tasks = [loop.create_task(_watch_store(app, stop)), loop.create_task(_follow(app, owner))]
             if beside is not None:
                 tasks.append(loop.create_task(_done_beside(beside(app), stop)))
             try:
@@ -371,6 +423,22 @@ async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
         elif failure is None and failed:
             app.log.warning("the state store can be written again")
         failed = failure is not None
+
+
+async def _follow(app: App, owner: ProcessOwner) -> None:
+    """Put changed settings into force. An unexpected error ends no more than that."""
+    reload = SettingsReload(app)
+    app.on_change += [
+        lambda: allow_descriptors(app.settings, app.log),
+        lambda: hide_from_programs(app.settings, app.log),
+    ]
+    while True:
+        try:
+            await reload.begin()
+            return await owner.follow(reload)
+        except Exception:
+            app.log.exception("the changed settings could not be read")
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _done_beside(work: Awaitable[None], stop: asyncio.Future[int]) -> None:

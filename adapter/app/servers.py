@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adapter.app.base import Base
 from adapter.relay.cleanup import CleanupTask
@@ -122,60 +122,98 @@ class Upstreams:
         return upstream
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Servers:
-    """The servers by id, and the parts that look after them.
+    """The servers by id, and the parts that look after them. ``stages_of`` gives the stages of each.
 
     ``monitors`` ping the servers where pings are enabled; ``wiring_watches`` look at the tools of the others.
     ``shared`` are the upstreams that give one session to many requests, ``upstreams`` is closed behind them.
     """
 
-    by_id: Mapping[str, Server]
-    monitors: Mapping[str, HealthMonitor]
-    wiring_watches: Sequence[WiringWatch]
-    shared: Sequence[SharedSessions]
     upstreams: Upstreams
-
-    def runs(self) -> list[Coroutine[None, None, None]]:
-        """What looks after the servers until it is cancelled."""
-        return [watch.run() for watch in self._watches]
+    stages_of: Callable[[ServerSettings], StageTable]
+    by_id: dict[str, Server] = field(default_factory=dict, init=False)
+    tables: dict[str, StageTable] = field(default_factory=dict, init=False)
+    monitors: dict[str, HealthMonitor] = field(default_factory=dict, init=False)
+    wiring_watches: dict[str, WiringWatch] = field(default_factory=dict, init=False)
+    shared: dict[str, SharedSessions] = field(default_factory=dict, init=False)
+    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
     @property
-    def _watches(self) -> Sequence[HealthMonitor | WiringWatch]:
-        return *self.monitors.values(), *self.wiring_watches
+    def maps(self) -> list[dict[str, Any]]:
+        """All that is kept of a server by its id."""
+        return [self.by_id, self.tables, self.monitors, self.wiring_watches, self.shared, self._running]
+
+    def add(self, entry: ServerSettings) -> None:
+        """Build one server; nobody looks after it before ``begin``. Raises SettingsError."""
+        base = self.upstreams.base
+        table = self.stages_of(entry)
+        server = self.upstreams.server(entry, table)
+        self.by_id[entry.id], self.tables[entry.id] = server, server.stages
+        if (ping := base.settings.ping_for(entry)).enabled:
+            self.monitors[entry.id] = HealthMonitor(server, ping, base.clock, base.log)
+        elif server.wiring.configured:
+            self.wiring_watches[entry.id] = WiringWatch(server, base.log)
+        shared = _shared(base, server)
+        if shared is not None:
+            self.shared[entry.id] = shared
+
+    def only(self, ids: Collection[str]) -> Servers:
+        """Some of the servers, to be ended apart from the others."""
+        found = Servers(self.upstreams, self.stages_of)
+        for its, mine in zip(found.maps, self.maps, strict=True):
+            its.update((name, each) for name, each in mine.items() if name in ids)
+        return found
+
+    def begin(self) -> None:
+        """Look after the servers that nobody looks after yet, until ``leave``."""
+        loop = asyncio.get_running_loop()
+        for name, watch in self._watches.items():
+            if name not in self._running:
+                self._running[name] = loop.create_task(watch.run())
+
+    @property
+    def _watches(self) -> Mapping[str, HealthMonitor | WiringWatch]:
+        return {**self.monitors, **self.wiring_watches}
 
     async def leave(self, within: float) -> None:
-        """Close the adapter's own sessions with the servers, as far as that takes no longer than ``within`` seconds."""
-        closes = [watch.close() for watch in self._watches]
+        """Look after them no more. Close the adapter's own sessions with the servers, as far as that takes no longer
+        than ``within`` seconds.
+        """
+        for task in self._running.values():
+            task.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        closes = [watch.close() for watch in self._watches.values()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await asyncio.gather(*closes)
 
     async def tidy(self) -> None:
         """Close shared sessions that nobody uses, at all servers at once. Raises StoreUnavailable."""
-        await asyncio.gather(*(each.tidy() for each in self.shared))
+        await asyncio.gather(*(each.tidy() for each in self.shared.values()))
+
+    async def write_used(self) -> None:
+        """Write down when the shared sessions were used. Raises StoreUnavailable."""
+        for each in [*self.shared.values()]:
+            await each.write_used()
+
+    async def end_lost(self) -> None:
+        """End the shared sessions to which no row leads any more. Raises StoreUnavailable."""
+        for each in [*self.shared.values()]:
+            await each.end_lost()
 
     async def close(self) -> None:
-        """Close the connections to all servers, and end their processes."""
+        """Close the connections to these servers."""
         await asyncio.gather(*(server.upstream.close() for server in self.by_id.values()))
-        await self.upstreams.close()
 
 
 def build_servers(upstreams: Upstreams, stages_of: Callable[[ServerSettings], StageTable]) -> Servers:
     """Build the servers; ``stages_of`` gives the stages of each."""
-    base, settings = upstreams.base, upstreams.base.settings
-    servers = {entry.id: upstreams.server(entry, stages_of(entry)) for entry in settings.servers}
-    monitors = {
-        entry.id: HealthMonitor(servers[entry.id], ping, base.clock, base.log)
-        for entry in settings.servers
-        if (ping := settings.ping_for(entry)).enabled
-    }
-    watches = [
-        WiringWatch(server, base.log)
-        for server in servers.values()
-        if server.id not in monitors and server.wiring.configured
-    ]
-    found = Servers(servers, monitors, watches, _shared(base, servers.values()), upstreams)
+    base = upstreams.base
+    found = Servers(upstreams, stages_of)
+    for entry in base.settings.servers:
+        found.add(entry)
+    base.by_server += [*found.maps, upstreams.process_uses]
     base.tasks.append(CleanupTask("shared sessions", found.tidy, alone=False))
     return found
 
@@ -271,23 +309,20 @@ def read_timeouts(entry: ServerSettings) -> dict[str, float]:
     return found
 
 
-def _shared(base: Base, servers: Iterable[Server]) -> list[SharedSessions]:
-    """Put shared sessions before the upstreams where any request may want one; nothing elsewhere.
+def _shared(base: Base, server: Server) -> SharedSessions | None:
+    """Put shared sessions before the upstream where any request may want one; nothing elsewhere.
 
     ``sessions.upstream`` and ``sessions.missing_id`` decide.
     """
     settings, sessions = base.settings, base.settings.sessions
     if sessions.upstream == "session" and sessions.missing_id == "refuse":
-        return []
+        return None
     # Late: clients have a session of their own unless the settings say otherwise.
     from adapter.relay.sessions.shared_sessions import SharedSessions
 
-    found = []
-    for server in servers:
-        shared = SharedSessions(
-            server, base.store, settings.core.upstream, idle_ttl=sessions.idle_ttl_seconds, clock=base.clock
-        )
-        server.upstream = shared
-        server.shares = sessions.upstream == "principal"
-        found.append(shared)
-    return found
+    shared = SharedSessions(
+        server, base.store, settings.core.upstream, idle_ttl=sessions.idle_ttl_seconds, clock=base.clock
+    )
+    server.upstream = shared
+    server.shares = sessions.upstream == "principal"
+    return shared

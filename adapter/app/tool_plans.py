@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from structlog.typing import FilteringBoundLogger
 
@@ -33,6 +33,7 @@ from adapter.rules.text.events import shortened
 from adapter.rules.text.expressions import GlobInvalid
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
+from adapter.settings.servers.server import ServerSettings
 from adapter.telemetry import TelemetryMissing, require_telemetry
 from adapter.upstream.outgoing import IssuerHttp
 
@@ -62,9 +63,26 @@ class Compiled:
         """Raise SettingsError with every problem, if there is one."""
         if self.loading.problems:
             self.loading.close()
-            # What the settings say of all tools at once is wrong once, however many tools there are.
-            problems = dict.fromkeys(self.loading.problems)
-            raise SettingsError(map(self.planning.settings.traced, problems))
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        # What the settings say of all tools at once is wrong once, however many tools there are.
+        problems = [*dict.fromkeys(self.loading.problems)]
+        self.loading.problems.clear()
+        raise SettingsError(map(self.planning.settings.traced, problems))
+
+    def use(self, settings: Settings) -> None:
+        """Compile by these settings from now on."""
+        self.planning.settings = self.hosting.settings = settings
+
+    def add(self, entry: ServerSettings) -> None:
+        """Compile the plans of one more server, and host it if its tools run here. Raises SettingsError."""
+        place = f"servers[{self.planning.settings.servers.index(entry)}]"
+        self.hosting.host(entry, place)
+        if self.planning.concerns(entry):
+            self.planning.check(entry, place)
+        if self.loading.problems:
+            self._refuse()
 
 
 def compiled(

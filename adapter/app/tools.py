@@ -43,7 +43,6 @@ from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.settings.servers.policies import AccessEntry
 from adapter.settings.servers.server import ServerSettings
-from adapter.state.port import Store
 from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Drop, Edit, Insert, edit
 
@@ -66,26 +65,32 @@ FORGET_AFTER = 0.25
 class ToolGuards:
     """Puts a guard before every server's tools, and keeps the pins of sessions as long as the sessions last.
 
-    ``servers`` is filled after the servers are built, because their stages come from here.
+    ``servers`` is set after the servers are built, because their stages come from here.
     """
+
+    servers: Mapping[str, RelayServer]
 
     def __init__(
         self, base: Base, sessions: SessionStack, files: FileSecrets, plans: Compiled | None
     ) -> None:
         store = base.store
-        self.servers: dict[str, RelayServer] = {}
-        self._settings = base.settings
         self._base = base
         self._sessions = sessions
         self._files = files
         self._planning = None if plans is None else plans.planning
-        self._locks = locks(base.settings)
+        self.locks = locks(base.settings)
+        """The baselines of ``tools_lock`` files, by server."""
         self._pins = Pins(store, base.clock)
         self._ended: list[str] = []
         """Ids of scopes whose pins are still to be taken away."""
-        self._of_server = {entry.id: self._baselines(entry) for entry in base.settings.servers}
+        self._of_server: dict[str, Baselines] = {}
+        self._caches: dict[str, CatalogueCache] = {}
+        """Those that hear of other processes."""
+        self._pinned: dict[str, CatalogueCache] = {}
+        base.by_server += [self._of_server, self._caches, self._pinned]
         self._is_shared = store.shared
-        self._hear_others(store)
+        if store.shared:
+            store.listeners.append(CatalogueListener(self._caches, self._pinned))
         self.pin_review: Mapping[str, Baselines] = self._of_server
         sessions.sessions.on_end.append(self.end_session)
         base.on_loss.append(self.store_lost)
@@ -130,7 +135,22 @@ class ToolGuards:
 
     def tables(self, given: Mapping[str, StageTable]) -> Callable[[ServerSettings], StageTable]:
         """Return the function that gives the stages of a server: those ``given`` by its id, else what is configured."""
-        return lambda entry: given.get(entry.id) or self._whole_table(entry)
+
+        def stages_of(entry: ServerSettings) -> StageTable:
+            self._judge(entry)
+            return given.get(entry.id) or self._whole_table(entry)
+
+        return stages_of
+
+    def _judge(self, entry: ServerSettings) -> None:
+        """Keep the pins of a server's tools, and have its cache hear of other processes and tell them of changes."""
+        baselines = self._of_server[entry.id] = self._baselines(entry)
+        if not self._is_shared:
+            return
+        cache = self._caches[entry.id] = baselines.cache
+        cache.tell = CatalogueTeller(self._base.store, entry.id)
+        if baselines.pinning.mode != "off":
+            self._pinned[entry.id] = cache
 
     def _whole_table(self, entry: ServerSettings) -> StageTable:
         table = self._table(entry)
@@ -141,10 +161,10 @@ class ToolGuards:
     def _table(self, entry: ServerSettings) -> StageTable:
         """The stages of one server's requests: those of its files, and what its policies, pins and plans ask for."""
         entries = self._files.entries(entry)
-        policies = policies_of(self._settings, entry)
+        policies = policies_of(self._base.settings, entry)
         own = self._files.own_tools(entry)
-        folds = self._settings.code_mode_for(entry)
-        pinning = self._settings.pinning_for(entry)
+        folds = self._base.settings.code_mode_for(entry)
+        pinning = self._base.settings.pinning_for(entry)
         planning = self._planning_of(entry)
         members = self._files.members_of(entry)
         looks = pinning.mode != "off" or not policies.change_nothing or entry.access is not None
@@ -218,32 +238,22 @@ class ToolGuards:
         return gate
 
     def _baselines(self, entry: ServerSettings) -> Baselines:
-        section = self._settings.pinning_for(entry)
+        section = self._base.settings.pinning_for(entry)
         pinning = PinRule(
             mode=section.mode,
             subset=section.block_strategy == "baseline_subset",
             invalidate=section.block_error_session_action == "invalidate",
             baseline=section.baseline,
-            lock=self._locks.get(entry.id),
-            earlier=earlier_forms(wrapped_tools(self._settings, entry), self._decorate(entry)),
+            lock=self.locks.get(entry.id),
+            earlier=earlier_forms(wrapped_tools(self._base.settings, entry), self._decorate(entry)),
         )
         cache = CatalogueCache(
-            self._settings.core.upstream_metadata_cache_ttl_seconds,
+            self._base.settings.core.upstream_metadata_cache_ttl_seconds,
             time.monotonic,
             apart=entry.upstream.auth.per_caller,
         )
         of_principal, log = self._sessions.scopes.of_principal, self._base.log
         return Baselines(entry.id, pinning, self._pins, cache, of_principal, time.time, log)
-
-    def _hear_others(self, store: Store) -> None:
-        """Have the caches hear of other processes, and tell those of tools that may have changed."""
-        if not store.shared:
-            return
-        caches = {server: baselines.cache for server, baselines in self._of_server.items()}
-        for server, cache in caches.items():
-            cache.tell = CatalogueTeller(store, server)
-        pinned = {server for server, baselines in self._of_server.items() if baselines.pinning.mode != "off"}
-        store.listeners.append(CatalogueListener(caches, pinned))
 
     def _plans(self, entry: ServerSettings, tool_guard: ToolGuard, planning: PlanCompiler) -> Plans:
         """The plans of an upstream's tools, whose definitions are known by its list."""
@@ -257,7 +267,7 @@ class ToolGuards:
             lambda tool: planning.proxied(entry, tool, known),
             self._files.mirrors_of(entry),
             self._sessions.notifications,
-            self._settings.tool_defaults_for(entry).tool_call_timeout_seconds or STAGES_TIMEOUT,
+            self._base.settings.tool_defaults_for(entry).tool_call_timeout_seconds or STAGES_TIMEOUT,
             self._files.before_plans(entry),
         )
 
@@ -267,7 +277,8 @@ class ToolGuards:
         if record is not None:
             if sessions.on_event is not None:
                 sessions.on_event(server, "revoked")
-            self._base.background.run(self._close_upstream(self.servers[server], record))
+            if server in self.servers:
+                self._base.background.run(self._close_upstream(self.servers[server], record))
 
     async def _close_upstream(self, server: RelayServer, record: SessionRecord) -> None:
         with contextlib.suppress(AdapterError):

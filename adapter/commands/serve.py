@@ -25,7 +25,9 @@ from adapter.startup.systemd import ServiceNotifier, notifier_from
 
 if TYPE_CHECKING:
     # A supervisor does not load the classes of settings.
+    from adapter.settings.file.changed import FileWatch
     from adapter.settings.file.reading import ReadSettings
+    from adapter.settings.file.source import SettingsSource
     from adapter.workers.serve_plan import ServePlan
 
 OK, FAILED, BAD_SETTINGS = 0, 1, 2
@@ -43,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
         from adapter.commands.watch import watch
 
         return watch(arguments, checked_settings)
+    if arguments.read_settings:
+        return _write_settings(arguments)
     if arguments.watched:
         _end_with_watcher()
     service = notifier_from(os.environ)
@@ -70,6 +74,7 @@ def _attempt(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
     from adapter.settings.root import worker_count
     from adapter.settings.section import SettingsError
 
+    source = _source(arguments)
     # Another process reads them while this one loads its code.
     failure = ChildProcessError("the settings were not read: the process that reads them has failed")
     reading = ForkedRead(lambda: _read(arguments), SettingsError, failure)
@@ -78,7 +83,44 @@ def _attempt(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
     settings, cautions = reading.result()
     if worker_count(settings.core.workers) > 1:
         _become_supervisor(arguments, service)
-    return serve_alone(settings, cautions, service)
+    return serve_alone(settings, cautions, service, source=source)
+
+
+def _source(arguments: argparse.Namespace) -> SettingsSource:
+    """What reads the settings again while this process serves."""
+    from adapter.settings.file.source import SettingsSource
+
+    # A start that was repeated ignores the signal until now.
+    heeds = bool(arguments.failed_starts) or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    argv = [*_given(arguments.argv), "--read-settings"]
+    return SettingsSource(_program(argv), _file_watch(arguments), heeds=heeds)
+
+
+def _file_watch(arguments: argparse.Namespace) -> FileWatch:
+    from adapter.settings.file.changed import FileWatch
+
+    # ``serve --watch`` looks itself.
+    return FileWatch(None if arguments.watched else arguments.config or settings_file())
+
+
+def _write_settings(arguments: argparse.Namespace) -> int:
+    """Check the settings, and write them or their problems to standard output, for the process that has begun this."""
+    import pickle
+
+    from adapter.commands.check import checked_settings
+    from adapter.settings.section import SettingsError
+
+    answer = os.dup(1)
+    # What others print would not be understood.
+    os.dup2(2, 1)
+    try:
+        checked_settings(arguments)
+        outcome: object = _read(arguments)
+    except SettingsError as refused:
+        outcome = refused
+    with os.fdopen(answer, "wb") as pipe:
+        pipe.write(pickle.dumps(outcome))
+    return OK
 
 
 def _become_supervisor(arguments: argparse.Namespace, service: ServiceNotifier) -> NoReturn:
@@ -101,6 +143,7 @@ def _supervise(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
             lambda: _serve_plan(arguments, starts=True),
             lambda: _serve_plan(arguments, starts=False),
             service,
+            _file_watch(arguments),
         )
     except PlanRefused as refused:
         if not refused.sentence:
@@ -152,10 +195,15 @@ def _replace_program(argv: Sequence[str], service: ServiceNotifier) -> NoReturn:
     """Run ``mcp-adapter`` with other arguments in the place of this program."""
     sys.stdout.flush()
     sys.stderr.flush()
+    command = [sys.executable, *_program(argv)]
+    os.execve(sys.executable, command, {**os.environ, **service.variables})  # noqa: S606 - ourselves
+
+
+def _program(argv: Sequence[str]) -> list[str]:
+    """The arguments of Python for ``mcp-adapter`` with these arguments."""
     # A program that was found by its path does not look for its modules in the working directory.
     safe = [] if sys.path[0] in ("", str(Path.cwd())) else ["-P"]
-    command = [sys.executable, *safe, "-m", "adapter", *argv]
-    os.execve(sys.executable, command, {**os.environ, **service.variables})  # noqa: S606 - ourselves
+    return [*safe, "-m", "adapter", *argv]
 
 
 def _end_with_watcher() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -27,6 +27,24 @@ if TYPE_CHECKING:
     from adapter.relay.replicas.registry import OtherReplica, Replicas
 
 
+class SettingsState(NamedTuple):
+    """The last change of the settings, ``at`` Unix seconds, and what came of it: ``in_force``, ``refused`` or
+    ``needs_restart``. ``why`` and ``keys`` say more of the last two.
+    """
+
+    at: float
+    state: str
+    why: str = ""
+    keys: Sequence[str] = ()
+
+    def as_data(self, details: bool) -> dict[str, Any]:
+        """What is shown of it; without ``details`` no text of an error."""
+        shown: dict[str, Any] = {"state": self.state, "at": round(self.at, 3)}
+        if self.keys:
+            shown["keys"] = list(self.keys)
+        return {**shown, "why": self.why} if self.why and details else shown
+
+
 @dataclass(slots=True)
 class Health:
     """The health of the adapter. ``monitors`` hold no entry for a server that is not pinged. ``replicas`` is None where
@@ -35,7 +53,7 @@ class Health:
     The time that servers are given to start counts from ``begun`` (Unix seconds), when this object was built.
     """
 
-    servers: Sequence[Server]
+    servers: Collection[Server]
     monitors: Mapping[str, HealthMonitor]
     pin_review: Mapping[str, Baselines]
     sessions: Sessions
@@ -46,6 +64,8 @@ class Health:
     begun: float = field(default_factory=time.time, init=False)
     mounts: Mapping[str, MountLists] = field(default_factory=dict, init=False)
     """The lists of merged mounts, by the ids of these."""
+    changed: SettingsState | None = field(default=None, init=False)
+    """None while the settings are those of the start."""
 
     async def live(self, request: Request) -> tuple[int, bytes]:
         """200 as long as the loop turns."""
@@ -61,15 +81,14 @@ class Health:
     async def show(self, request: Request) -> tuple[int, bytes]:
         """The whole picture; without credentials states only, no URL and no text of an error."""
         details = self.guard.known(request.headers)
-        tools = [await self._tools(server, details) for server in self.servers]
+        # While the store is asked the servers may become other ones.
+        pinned = [(server, self.pin_review[server.id]) for server in self.servers]
+        tools = {server.id: await _tools(pins, details) for server, pins in pinned}
         mounts = [await _mount(name, lists, details) for name, lists in self.mounts.items()]
         failure = await self.store.failure()
         active = await self._active()
         # Nothing is waited for from here on: what is told is how all of it was at one moment.
-        servers = [
-            {**self._server(server, details), **known}
-            for server, known in zip(self.servers, tools, strict=True)
-        ]
+        servers = [{**self._server(server, details), **tools.get(server.id, {})} for server in self.servers]
         wiring = self._wiring(details)
         outage = self.store.outage()
         reason = _degraded(servers, wiring, failure, outage)
@@ -93,6 +112,8 @@ class Health:
         elif (replica_id := self.settings.core.replica.id) is not None:
             # Behind a load balancer those who share nothing are told apart, too.
             body["replica"] = {"id": replica_id}
+        if self.changed is not None:
+            body["settings"] = self.changed.as_data(details)
         body["adapter_wiring"] = wiring
         body["startup"] = {
             "state": "starting" if starting else "complete",
@@ -158,19 +179,6 @@ class Health:
         }
         return {**shown, **_counted(server, pulse)} if details else shown
 
-    async def _tools(self, server: Server, details: bool) -> dict[str, Any]:
-        """Tell whether drift of the server's tools was found that no operator has accepted.
-
-        With ``details``, also tell which.
-        """
-        try:
-            found = await self.pin_review[server.id].remembered()
-        except StoreUnavailable:
-            return {"tools": {"drift": "unknown"}}
-        if found is None:
-            return {"tools": {"drift": "none"}}
-        return {"tools": {"drift": "remembered", **(found.as_data() if details else {})}}
-
     # --- the whole --------------------------------------------------------------------------------------------
 
     def _is_starting(self) -> bool:
@@ -203,6 +211,19 @@ async def _mount(name: str, lists: MountLists, details: bool) -> dict[str, Any]:
     if not details:
         return {"mount_id": name, "missing": list(missing), "hidden_names": len(hidden)}
     return {"mount_id": name, "missing": missing, "hidden_names": list(map(str, hidden))}
+
+
+async def _tools(pins: Baselines, details: bool) -> dict[str, Any]:
+    """Tell whether drift of a server's tools was found that no operator has accepted. With ``details``, also tell
+    which.
+    """
+    try:
+        found = await pins.remembered()
+    except StoreUnavailable:
+        return {"tools": {"drift": "unknown"}}
+    if found is None:
+        return {"tools": {"drift": "none"}}
+    return {"tools": {"drift": "remembered", **(found.as_data() if details else {})}}
 
 
 def _unknown(server: Server) -> str | None:

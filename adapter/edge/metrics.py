@@ -69,6 +69,12 @@ class RequestMetrics:
     def __repr__(self) -> str:
         return f"<RequestMetrics: {self._waiting!r}>"
 
+    def regroup(self, groups: RouteGroups) -> None:
+        """Have requests counted by other groups from now on."""
+        self._groups = groups
+        self._exact.clear()
+        self._exact.update((path, self._of_group(group)) for path, group in groups.exact.items())
+
     def in_flight(self) -> Iterator[tuple[str, int]]:
         """The name of each route group, and how many of its requests are being answered."""
         found: dict[str, int] = {}

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
@@ -45,6 +45,12 @@ CUTTING = 2.0
 
 JUST_BEGUN = 0.005
 """Seconds between two looks at requests whose exchange has not begun yet, at a stop."""
+
+LOOK_AGAIN = 0.05
+"""Seconds between two looks at the exchanges with servers that are served no more."""
+
+MOST_LEFT = 1000
+"""Paths of such servers that are remembered."""
 
 _NOT_RPC = InboundRequest(LEGACY)
 
@@ -118,7 +124,9 @@ class Front:
         records: ExchangeRecords | None = None,
     ) -> None:
         self._endpoint = endpoint
-        self._mounts = {mount.rstrip("/"): server for mount, server in mounts.items()}
+        self._mounts = _by_path(mounts)
+        self._left: dict[str, str] = {}
+        """The ids of servers that were served here, by the paths."""
         self._routes = routes
         self._guard = guard
         self._log = log
@@ -127,6 +135,30 @@ class Front:
         self._busy: dict[Request, InboundRequest | None] = {}
         """The exchanges under way; those that are no mount's have no InboundRequest."""
         self._stopping = False
+
+    def serve(self, mounts: Mapping[str, Server], branches: Sequence[Branch | LateBranches]) -> None:
+        """Serve other mounts and branches from now on. Exchanges under way go on as they are."""
+        before, self._mounts = self._mounts, _by_path(mounts)
+        self._left |= {path: server.id for path, server in before.items()}
+        for path in [*self._left.keys() & self._mounts.keys(), *[*self._left][:-MOST_LEFT]]:
+            self._left.pop(path, None)
+        self._branches = tuple(branches)
+
+    async def leave(self, servers: Collection[Server], grace: float) -> None:
+        """Wait until nobody uses these servers, which are served no more. After ``grace`` seconds cut what is left, and
+        endless streams at once: their clients come back and find what is served now.
+        """
+        loop = asyncio.get_running_loop()
+        for server in servers:
+            server.retired = True
+        left = set(map(id, servers))
+        begun = [each for each, visit in self._busy.items() if visit is None or id(visit.server) in left]
+        until = loop.time() + grace
+        _cut(each for each in begun if (visit := self._busy[each]) is not None and visit.endless)
+        while self._busy.keys() & begun and loop.time() < until:  # noqa: ASYNC110 - to tell would cost all exchanges
+            await asyncio.sleep(LOOK_AGAIN)
+        _cut(each for each in begun if self._busy.get(each) is not None)
+        await asyncio.sleep(0)
 
     def only(self, branch: Branch) -> Front:
         """A handler for another listener, with nothing but this branch."""
@@ -151,7 +183,10 @@ class Front:
         if records is not None:
             records.begin()
         began = time.monotonic()
-        visit = InboundRequest(era_of_head(request), request.method == "POST", request.method == "GET")
+        method = request.method
+        visit = InboundRequest(
+            era_of_head(request), method == "POST", method == "GET", None, "ok", None, server
+        )
         self._busy[request] = visit
         try:
             await self._endpoint.serve(request, server, visit)
@@ -198,7 +233,7 @@ class Front:
                 "as /mcp/SERVER, and no HTTP+SSE (2024-11-05) with its own paths for a stream and for messages."
             )
         if route is None:
-            raise NotFound()
+            raise NotFound(self._farewell(path))
         self._guard.check_place(request.headers)
         if request.method not in ("GET", "HEAD"):
             extra.append(("Allow", "GET, HEAD"))
@@ -211,6 +246,12 @@ class Front:
         fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
         request.reply.send(status, fields, body)
 
+    def _farewell(self, path: str) -> str | None:
+        left = self._left.get(path.rstrip("/"))
+        if left is None:
+            return None
+        return f"The server {left!r} is served here no more: it has left the settings, or has another path in them."
+
     async def _load(self, late: LateBranches) -> None:
         """Put the branches themselves in the place of the late ones."""
         loaded = await late.load()
@@ -221,12 +262,12 @@ class Front:
     def _branch(self, request: Request) -> tuple[Branch | LateBranches | None, Names]:
         # Who calls a tool over and over asks for one path, on one connection.
         key = (request.method, request.target)
-        last: tuple[tuple[str, str], tuple[Branch | None, Names]] | None = request.headers.derived.get(self)
-        if last is not None and last[0] == key:
-            return last[1]
+        last: _Found | None = request.headers.derived.get(self)
+        if last is not None and last.key == key and last.among is self._branches:
+            return last.branch
         found = self._find_branch(request)
         if not isinstance(found[0], LateBranches):
-            request.headers.derived[self] = (key, found)
+            request.headers.derived[self] = _Found(key, self._branches, found)
         return found
 
     def _find_branch(self, request: Request) -> tuple[Branch | LateBranches | None, Names]:
@@ -304,6 +345,23 @@ class Front:
     def _ending(self) -> list[asyncio.Task[None]]:
         """The tasks of the exchanges under way that come to an end by themselves."""
         return _tasks(each for each, visit in self._busy.items() if visit is None or not visit.endless)
+
+
+class _Found(NamedTuple):
+    """The ``branch`` of a request by its method and target, with its names, ``among`` those that were served then."""
+
+    key: tuple[str, str]
+    among: tuple[Branch | LateBranches, ...]
+    branch: tuple[Branch | LateBranches | None, Names]
+
+
+def _by_path(mounts: Mapping[str, Server]) -> dict[str, Server]:
+    return {mount.rstrip("/"): server for mount, server in mounts.items()}
+
+
+def _cut(requests: Iterable[Request]) -> None:
+    for task in _tasks(requests):
+        task.cancel()
 
 
 def _tasks(requests: Iterable[Request]) -> list[asyncio.Task[None]]:

@@ -191,6 +191,8 @@ class Server:
     connections: ConnectionWatch | None = field(default=None, init=False)
     """The connections of an upstream over HTTP; None for any other."""
     refusal: CallerRefusal | None = field(default=None, init=False)
+    retired: bool = field(default=False, init=False)
+    """The settings have another server in its place, or none."""
 
     def __post_init__(self) -> None:
         self.wiring = StagedTools(self.stages.upstream_tools)

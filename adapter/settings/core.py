@@ -134,6 +134,11 @@ class Core(Section):
         "With more than one, state must be in a store that they share, and limits of connections, memory and "
         "requests are for each of them.",
     )
+    watch: bool = Field(
+        default=True,
+        description="Look at the settings file every 2 s, and use it when it changed, as after SIGHUP "
+        "([operating](operating.md#changed-settings)).",
+    )
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = Field(
         default="info", description="Lowest level that is logged."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -11,12 +12,23 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from adapter.edge.http.seats import EMPTY, SEATS, Seats
 from adapter.startup.failure import Obstacle, decoded
 from adapter.workers.serve_plan import ServePlan
-from adapter.workers.worker import CUT, FAILED, LEAVE, READY, STOP, Assignment, become_worker
+from adapter.workers.worker import (
+    CUT,
+    FAILED,
+    LEAVE,
+    NEWS,
+    READY,
+    REFUSED,
+    STOP,
+    TAKEN,
+    Assignment,
+    become_worker,
+)
 
 BEGAN = "began"
 """A file in it, as old as the numbers are. ``adapter/telemetry/worker_values.py`` reads it."""
@@ -79,6 +91,8 @@ class WorkerProcess:
         self.kill_at: float | None = began + START_SECONDS
         self.stopping = False
         self.silent = False
+        self.took_settings: bool | None = None
+        """The last answer to other settings; None where there is none."""
         self._failure = b""
 
     def __repr__(self) -> str:
@@ -97,6 +111,8 @@ class WorkerProcess:
         if self._failure or words.startswith(FAILED):
             self._failure += words[: LONGEST_WORDS - len(self._failure)]
             return False
+        if TAKEN in words or REFUSED in words:
+            self.took_settings = REFUSED not in words
         if READY not in words or self.ready_at is not None:
             return False
         self.ready_at = now
@@ -114,6 +130,17 @@ class WorkerProcess:
         self._tell(LEAVE if replaced else STOP)
         self.stopping = True
         self.kill_at = kill_at
+
+    def give(self, news: int) -> bool:
+        """Tell it of other settings, or why there are none: the file with this descriptor has them. Returns False if
+        it will not hear of it.
+        """
+        self.took_settings = None
+        try:
+            socket.send_fds(self.channel, [NEWS], [news])
+        except OSError:
+            return False  # it is ending, and its end will be noticed
+        return not self.stopping
 
     def cut(self, kill_at: float) -> None:
         """Ask it to stop without waiting for requests under way."""
@@ -263,6 +290,36 @@ def _end_as(work: Callable[[], int]) -> NoReturn:
             except (OSError, ValueError):
                 continue
         os._exit(status)
+
+
+def news_file(news: object) -> BinaryIO:
+    """A file without a name that holds other settings, pickled, or a text that says why there are none."""
+    found: BinaryIO
+    if hasattr(os, "memfd_create"):
+        found = os.fdopen(os.memfd_create("settings", os.MFD_CLOEXEC), "w+b")
+    else:
+        # Late: it is for other systems.
+        import tempfile
+
+        found = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed by whoever asked for it
+    found.write(news if isinstance(news, bytes) else pickle.dumps(news))
+    found.flush()
+    return found
+
+
+class SettingsHandover:
+    """The hand-over of other settings to workers, of which ``waits`` are to answer until ``not_after``.
+
+    ``before`` is the plan that was served before.
+    """
+
+    def __init__(self, before: ServePlan, waits: set[WorkerProcess], not_after: float) -> None:
+        self.before = before
+        self.waits = waits
+        self.not_after = not_after
+
+    def __repr__(self) -> str:
+        return f"<SettingsHandover: {len(self.waits)} workers to answer>"
 
 
 MOST_FAILURES = 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,8 @@ class ServePlan(NamedTuple):
 
     ``grace`` is ``core.shutdown_grace_seconds``. ``programs``: programs of the same user run beside the workers.
     ``locked`` is the ``storage.root`` that only one adapter may use, "" where nobody looks; ``state`` the same of the
-    state file. ``metrics``: workers count.
+    state file. ``metrics``: workers count. ``watch``: the settings file is looked at. ``lasting`` has a digest for each
+    key that only another worker can follow.
     """
 
     workers: int
@@ -30,6 +31,8 @@ class ServePlan(NamedTuple):
     state: str
     settings: bytes
     metrics: bool = False
+    watch: bool = False
+    lasting: Mapping[str, str] = {}
 
     @property
     def address(self) -> tuple[str, int]:
@@ -39,6 +42,7 @@ class ServePlan(NamedTuple):
 def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
     """The plan that the settings mean on this machine."""
     # Late: a supervisor does not load the classes of settings; the child that reads them has.
+    from adapter.settings.changes import lasting_digests
     from adapter.settings.root import worker_count
 
     core, root = read.settings.core, read.settings.storage.root
@@ -55,6 +59,8 @@ def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
         "" if state is None else str(state.absolute()),
         pickle.dumps(read._replace(settings=read.settings.for_worker())),
         read.settings.telemetry.measures,
+        core.watch,
+        lasting_digests(read.settings),
     )
 
 

@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from adapter.edge.http.seats import open_sockets
+from adapter.settings.file.changed import FileWatch
 from adapter.startup.failure import Obstacle, StartFailed
 from adapter.startup.systemd import ServiceNotifier
 from adapter.workers.serve_plan import begin_reading
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 
-def supervise(read: ReadPlan, read_again: ReadPlan, service: ServiceNotifier | None = None) -> int:
-    """Serve with several workers until SIGINT or SIGTERM, and replace them at SIGHUP.
+def supervise(
+    read: ReadPlan,
+    read_again: ReadPlan,
+    service: ServiceNotifier | None = None,
+    watch: FileWatch | None = None,
+) -> int:
+    """Serve with several workers until SIGINT or SIGTERM, by other settings when they changed: at SIGHUP, and when the
+    ``watch`` tells of it.
 
     ``read`` reads the plan at start and ``read_again`` later, both in a child process; they may raise PlanRefused.
     Returns the exit status. Raises PlanRefused and StartFailed for a start that fails.
@@ -33,7 +40,7 @@ def supervise(read: ReadPlan, read_again: ReadPlan, service: ServiceNotifier | N
         why = error.strerror or str(error)
         logger().error("cannot listen", host=plan.host, port=plan.port, why=why, setting="core.port")
         raise StartFailed([Obstacle("cannot listen", why, "core.port")]) from None
-    supervisor = WorkerSupervisor(plan, sockets, read_again, logger, service)
+    supervisor = WorkerSupervisor(plan, sockets, read_again, logger, service, watch=watch)
     status = supervisor.run()
     if supervisor.obstacles:
         raise StartFailed(supervisor.obstacles)

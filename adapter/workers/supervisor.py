@@ -17,11 +17,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapter.edge.http.seats import open_sockets
+from adapter.settings.file.changed import LOOK_SECONDS, FileWatch, changed_keys
 from adapter.settings.file.reading import ForkedRead
 from adapter.startup.failure import Obstacle
 from adapter.startup.systemd import ServiceNotifier
 from adapter.state.lock_file import WAIT_SECONDS, StateTaken
-from adapter.workers.fleet import STOP_SECONDS, Fleet, WorkerProcess, WorkerReplacement
+from adapter.workers.fleet import (
+    STOP_SECONDS,
+    Fleet,
+    SettingsHandover,
+    WorkerProcess,
+    WorkerReplacement,
+    news_file,
+)
 from adapter.workers.serve_plan import (
     PlanLocks,
     PlanRefused,
@@ -45,6 +53,9 @@ MOST_FAILED_STARTS = 3
 """Workers in a row that may end before they serve, while no other serves; then the supervisor gives up."""
 
 _UNTOLD = Obstacle("no worker can serve", "the log lines of the workers say why", "core.workers")
+HANDOVER_SECONDS = 60.0
+"""Time that workers get to serve by other settings; one that is later is replaced, as all are then."""
+
 _KEPT = "serving with the old settings: the log says why the new ones cannot be used"
 
 ReadPlan = Callable[[], ServePlan]
@@ -67,8 +78,9 @@ class WorkerSlot:
 class WorkerSupervisor:
     """Serves ``plan`` until it is told to stop. ``read_again`` reads the plan anew, in a child process.
 
-    ``now`` is a clock that never goes back, in seconds. ``service`` is told when the workers serve, are replaced and
-    stop, and that the supervisor lives. ``obstacles`` are the reasons why no worker could serve, after ``run``.
+    ``watch`` tells when the settings file changed. ``now`` is a clock that never goes back, in seconds. ``service`` is
+    told when the workers serve, are replaced and stop, and that the supervisor lives. ``obstacles`` are the reasons why
+    no worker could serve, after ``run``.
     """
 
     def __init__(
@@ -79,6 +91,7 @@ class WorkerSupervisor:
         logger: Callable[[], FilteringBoundLogger],
         service: ServiceNotifier | None = None,
         now: Callable[[], float] = time.monotonic,
+        watch: FileWatch | None = None,
     ) -> None:
         self.obstacles: tuple[Obstacle, ...] = ()
         self._service = service or ServiceNotifier(None)
@@ -93,6 +106,9 @@ class WorkerSupervisor:
         self._fleet = Fleet(self._forget, self._locks.keep)
         self._slots = {number: WorkerSlot() for number in range(1, plan.workers + 1)}
         self._rolling: WorkerReplacement | None = None
+        self._handover: SettingsHandover | None = None
+        self._watch = watch or FileWatch(None)
+        self._look_at = 0.0
         self._reading: ForkedRead[ServePlan] | None = None
         self._roll_again = False
         self._failed_starts = 0
@@ -119,6 +135,7 @@ class WorkerSupervisor:
                     key.data()
                 # Each look is cheap, and a signal may have come while something else was done.
                 self._notice_ends()
+                self._look()
                 for worker in self._fleet.overdue(self._now()):
                     self._log().warning("a worker did not end in time and is killed", number=worker.number)
             self._selector.close()
@@ -141,6 +158,10 @@ class WorkerSupervisor:
             times = times if not len(self._fleet) else []
         if self._rolling is not None and not self._rolling.waits:
             times.append(self._rolling.not_before)
+        if self._handover is not None:
+            times.append(self._handover.not_after)
+        if self._begun and self._plan.watch:
+            times.append(self._look_at)
         if self._stops:
             times = []
         times += [due for due in (self._fleet.next_deadline, self._sign_due()) if due is not None]
@@ -160,6 +181,8 @@ class WorkerSupervisor:
             return
         self._roll_on()
         now = self._now()
+        if self._handover is not None and self._handover.not_after <= now:
+            self._replace_instead(self._handover)
         for number, slot in self._slots.items():
             if slot.worker is not None or slot.not_before > now or self._is_incoming(number):
                 continue
@@ -190,6 +213,8 @@ class WorkerSupervisor:
             self._serves(worker)
         elif worker.silent:
             self._selector.unregister(worker.channel)
+        if worker.took_settings is not None:
+            self._answered(worker, took=worker.took_settings)
 
     def _serves(self, worker: WorkerProcess) -> None:
         if not self._begun and not self._stops:
@@ -227,6 +252,7 @@ class WorkerSupervisor:
             slot.worker = None
         if rolling is not None and rolling.leaving is worker:
             rolling.leaving = None
+        self._answered(worker, took=True)
         if self._stops or worker.stopping:
             return
         if rolling is not None and rolling.incoming is worker:
@@ -261,7 +287,7 @@ class WorkerSupervisor:
             _close(rolling.sockets)
         self._locks.keep(self._plan)
         self._rolling = None
-        self._service.ready(_KEPT)
+        self._settled(_KEPT)
 
     # --- signals ------------------------------------------------------------------------------------------------
 
@@ -295,8 +321,8 @@ class WorkerSupervisor:
 
     def _read_plan(self) -> None:
         """Read the settings again; what comes of it is heard of later."""
-        self._service.reloading("reading the settings again, and replacing the workers")
-        if self._reading is not None or self._rolling is not None:
+        self._service.reloading("reading the settings again")
+        if self._reading is not None or self._rolling is not None or self._handover is not None:
             self._roll_again = True
             return
         try:
@@ -322,16 +348,83 @@ class WorkerSupervisor:
             self._log().error(
                 "the settings cannot be used, workers go on with the old ones", why=str(refused)
             )
-            self._service.ready(_KEPT)
+            self._give(str(refused))
+            self._settled(_KEPT)
         except OSError as error:
             self._locks.keep(self._plan)
             why = error.strerror or str(error)
             self._log().error("cannot listen, workers go on at the old address", why=why, setting="core.port")
-            self._service.ready(_KEPT)
+            self._give(f"cannot listen: {why}")
+            self._settled(_KEPT)
         else:
-            if not self._stops:
+            keys = changed_keys(self._plan.lasting, plan.lasting)
+            if self._stops:
+                return
+            if keys:
                 self._rolling = WorkerReplacement(plan, sockets)
-                self._log().info("workers are replaced one by one", workers=plan.workers)
+                self._log().info("workers are replaced one by one", workers=plan.workers, settings=keys)
+            else:
+                self._hand_over(plan)
+
+    def _look(self) -> None:
+        """Read the settings again when their file changed."""
+        if not self._begun or self._stops or not self._plan.watch or self._now() < self._look_at:
+            return
+        self._look_at = self._now() + LOOK_SECONDS
+        if self._watch.look():
+            self._read_plan()
+
+    def _settled(self, status: str) -> None:
+        """All is as it stays. Read the settings again if that was asked for meanwhile."""
+        self._service.ready(status)
+        if self._roll_again:
+            self._roll_again = False
+            self._read_plan()
+
+    # --- other settings for the workers that serve ---------------------------------------------------------------
+
+    def _give(self, news: object) -> set[WorkerProcess]:
+        """Tell all workers; returns those that will answer."""
+        with news_file(news) as file:
+            return {worker for worker in self._fleet if worker.give(file.fileno())}
+
+    def _hand_over(self, plan: ServePlan) -> None:
+        """Have the workers serve by other settings in place."""
+        before, self._plan = self._plan, plan
+        try:
+            waits = self._give(plan.settings)
+        except OSError as error:
+            self._plan = before
+            self._log().error("the settings cannot be read", why=error.strerror or str(error))
+            self._settled(_KEPT)
+            return
+        self._handover = SettingsHandover(before, waits, self._now() + HANDOVER_SECONDS)
+        self._end_handover()
+
+    def _answered(self, worker: WorkerProcess, *, took: bool) -> None:
+        """A worker serves by the other settings, or has ended, or cannot serve by them."""
+        worker.took_settings = None
+        handover = self._handover
+        if handover is None or worker not in handover.waits:
+            return
+        handover.waits.discard(worker)
+        if not took:
+            self._replace_instead(handover)
+        else:
+            self._end_handover()
+
+    def _end_handover(self) -> None:
+        if self._handover is None or self._handover.waits:
+            return
+        self._handover = None
+        self._log().info("all workers serve by the changed settings", workers=self._plan.workers)
+        self._settled(f"serving with {self._plan.workers} workers")
+
+    def _replace_instead(self, handover: SettingsHandover) -> None:
+        """Replace the workers, as one of them does not get on with the other settings."""
+        plan, self._plan, self._handover = self._plan, handover.before, None
+        self._rolling = WorkerReplacement(plan, self._sockets)
+        self._log().warning("workers are replaced one by one", workers=plan.workers, settings=[])
 
     def _roll_on(self) -> None:
         """Begin the next replacement, if nothing is waited for, or end the rolling."""
@@ -352,10 +445,7 @@ class WorkerSupervisor:
         self._rolling = None
         self._locks.keep(self._plan)
         self._log().info("all workers have been replaced", workers=rolling.plan.workers)
-        self._service.ready(f"serving with {rolling.plan.workers} workers")
-        if self._roll_again:
-            self._roll_again = False
-            self._read_plan()
+        self._settled(f"serving with {rolling.plan.workers} workers")
 
 
 def _close(sockets: Sequence[socket.socket]) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from adapter.app.build import App
+    from adapter.app.changes.reload import SettingsReload
     from adapter.edge.http.listener import Grace, Listener
     from adapter.settings.file.reading import ReadSettings
 
@@ -38,6 +39,15 @@ STOP = b"s"
 
 LEAVE = b"l"
 """The same, and there is no hurry, because another worker serves in its place."""
+
+NEWS = b"n"
+"""Its supervisor says this with the descriptor of a file: other settings (ReadSettings), or why there are none."""
+
+TAKEN, REFUSED = b"t", b"x"
+"""A worker says one of these when it serves by other settings, or cannot."""
+
+LARGEST_NEWS = 2**30
+"""Bytes of such a file."""
 
 CUT = b"c"
 """Its supervisor says this to have it stop without grace."""
@@ -128,10 +138,13 @@ class Supervised:
         self._assignment = assignment
         self._stop: Callable[[], None]
         self._grace: Grace
+        self._news: asyncio.Queue[ReadSettings | str]
 
     def attend(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None], grace: Grace) -> None:
         """Call ``stop`` when the worker is to stop, and cut the ``grace`` when it is to do so at once."""
-        self._stop, self._grace = stop, grace
+        import asyncio
+
+        self._stop, self._grace, self._news = stop, grace, asyncio.Queue()
         loop.add_signal_handler(signal.SIGTERM, stop)
         for number in (signal.SIGINT, signal.SIGHUP):
             # Not ignored: programs that are started would ignore it too.
@@ -141,11 +154,15 @@ class Supervised:
 
     def _hear(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            words = self._assignment.channel.recv(64)
+            words, files, _, _ = socket.recv_fds(self._assignment.channel, 64, 16)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            words = b""
+            words, files = b"", []
+        for file in files:
+            self._news.put_nowait(_news_in(file))
+        if words and not words.strip(NEWS):
+            return
         if not words:
             loop.remove_reader(self._assignment.channel.fileno())
         if LEAVE in words:
@@ -167,8 +184,31 @@ class Supervised:
         with contextlib.suppress(OSError):
             self._assignment.channel.send(READY)
 
+    async def follow(self, reload: SettingsReload) -> None:
+        """Serve by the settings that the supervisor gives out, and answer."""
+        while True:
+            news = await self._news.get()
+            reload.reopen()
+            if isinstance(news, str):
+                reload.refuse(news)
+                continue
+            taken = await reload.apply(news.settings)
+            with contextlib.suppress(OSError):
+                self._assignment.channel.send(TAKEN if taken else REFUSED)
+
     def stopping(self) -> None:
         """The supervisor has asked for it, or will notice."""
+
+
+def _news_in(file: int) -> ReadSettings | str:
+    """Read the news in a file and close it. Others may read it at the same time."""
+    try:
+        news: ReadSettings | str = pickle.loads(  # noqa: S301 - this program's own, from its memory
+            os.pread(file, min(os.fstat(file).st_size, LARGEST_NEWS), 0)
+        )
+    finally:
+        os.close(file)
+    return news
 
 
 def _pass_over() -> None:

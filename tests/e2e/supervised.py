@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -87,6 +89,18 @@ class Supervised:
         """Wait until so many workers have said that they serve, since the start."""
         await self.until(lambda: len(self.logged("serving")) >= times)
 
+    def change(self, **core: Any) -> None:
+        """Change keys of ``core`` and have the settings read again."""
+        path = self.front.place / "adapter.json"
+        settings = json.loads(path.read_text())
+        settings["core"] |= core
+        path.write_text(json.dumps(settings))
+        os.kill(self.pid, signal.SIGHUP)
+
+    def replace(self) -> None:
+        """Have the workers replaced, as for any key that a process cannot change."""
+        self.change(max_connections=1000)
+
     async def ended(self) -> int:
         """The exit status of the supervisor, once it has ended."""
         assert self.front.running is not None
@@ -113,7 +127,7 @@ async def supervised(
     The upstream does what ``script`` says, or else what Scripted does.
     """
     scripted = Scripted()
-    core = {"workers": workers, "upstream_ping": {"enabled": False}, **core}
+    core = {"workers": workers, "watch": False, "upstream_ping": {"enabled": False}, **core}
     given = {"telemetry": telemetry, "console": console}
     more: dict[str, Any] = {name: section for name, section in given.items() if section is not None}
     async with RawUpstream(script or scripted) as up:

@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -131,14 +132,14 @@ async def test_workers_that_served_once_are_started_until_they_can_again(tmp_pat
 
 
 async def test_workers_are_replaced_without_a_loss(tmp_path: Path) -> None:
-    """SIGHUP under load: no connection is refused, no call is lost, and a long call ends on the old worker."""
+    """No connection is refused under load, no call is lost, and a long call ends on the old worker."""
     async with supervised(tmp_path, shutdown_grace_seconds=60) as one:
         before = one.workers
         client = await waiting_call(one)
         load = Load(one.port)
         async with load.running():
             await load.more(50)
-            os.kill(one.pid, signal.SIGHUP)
+            one.replace()
             await one.serving(3)
             await load.more(50)
             one.script.go.set()
@@ -148,6 +149,61 @@ async def test_workers_are_replaced_without_a_loss(tmp_path: Path) -> None:
         assert set(load.outcomes) == {"ok"}, load.outcomes
         assert len(one.workers) == 2 and not set(before) & set(one.workers)
         client.close()
+
+
+def handed_over(one: Supervised, times: int) -> bool:
+    return len(one.logged("all workers serve by the changed settings")) == times
+
+
+async def test_servers_change_in_the_workers_that_serve(tmp_path: Path) -> None:
+    """Under load no worker ends and no call is lost; a long call ends as it began, and the log says what changed."""
+    async with supervised(tmp_path, shutdown_grace_seconds=60) as one:
+        before, path = one.workers, tmp_path / "adapter.json"
+        settings = json.loads(path.read_text())
+        kept = dict(settings["servers"][0])
+        settings["servers"].append({**kept, "id": "second", "mount_path": "/second"})
+        client = await waiting_call(one)
+        load = Load(one.port)
+        async with load.running():
+            await load.more(50)
+            for number in range(1, 4):
+                settings["servers"][1]["tool_defaults"] = {"tool_call_timeout_seconds": number}
+                path.write_text(json.dumps(settings))
+                os.kill(one.pid, signal.SIGHUP)
+                await one.until(partial(handed_over, one, number))
+                await load.more(50)
+            one.script.go.set()
+            assert await answer_of(client) == (200, result(7))
+        assert set(load.outcomes) == {"ok"}, load.outcomes
+        assert one.workers == before
+        assert {line["worker"] for line in one.logged("the settings are in force")} == {1, 2}
+        client.close()
+        async with RawClient(one.port) as other:
+            head, _ = await other.request("POST", modern_body(), "/second", **modern_fields())
+            assert head.status == 200
+        # A worker that takes the place of another one serves by them too.
+        os.kill(before[0], signal.SIGKILL)
+        await one.serving(3)
+        os.kill(before[1], signal.SIGKILL)
+        await one.serving(4)
+        async with RawClient(one.port) as other:
+            head, _ = await other.request("POST", modern_body(), "/second", **modern_fields())
+            assert head.status == 200
+
+
+async def test_a_changed_file_is_noticed_by_workers(tmp_path: Path) -> None:
+    """Nobody sends a signal; what a process cannot change has the workers replaced, and the log names the key."""
+    async with supervised(tmp_path, watch=True) as one:
+        path = tmp_path / "adapter.json"
+        settings = json.loads(path.read_text())
+        settings["core"]["max_connections"] = 1000
+        path.write_text(json.dumps(settings))
+        await one.until(lambda: bool(one.logged("all workers have been replaced")))
+        (line,) = one.logged("workers are replaced one by one")
+        assert line["settings"] == ["core.max_connections"]
+        path.write_text("servers: [")
+        event = "the changed settings cannot be used, the old ones stay in force"
+        await one.until(lambda: len({line["worker"] for line in one.logged(event)}) == 2)
 
 
 async def test_new_settings_are_taken(tmp_path: Path) -> None:
@@ -345,7 +401,7 @@ async def test_an_sdk_client_does_not_notice_workers(tmp_path: Path) -> None:
         await asyncio.gather(*(client.call_tool("tool", {}) for _ in range(6)))
         for _ in range(20):
             assert (await client.call_tool("tool", {})).content[0].type == "text"
-        os.kill(one.pid, signal.SIGHUP)
+        one.replace()
         await one.until(lambda: bool(one.logged("all workers have been replaced")))
         for _ in range(20):
             assert (await client.call_tool("tool", {})).content[0].type == "text"

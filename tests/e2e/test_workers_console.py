@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -107,7 +105,7 @@ async def test_a_caller_s_files_outlive_workers(tmp_path: Path) -> None:
     """New processes go on in the session that the old ones had open."""
     async with calling(tmp_path, TABS[1]) as (one, caller):
         handle = await caller.upload("before")
-        os.kill(one.pid, signal.SIGHUP)
+        one.replace()
         await one.until(lambda: bool(one.logged("all workers have been replaced")))
         assert await caller.read(handle) == "before"
         assert len(sessions_of_calls(one)) == 1

@@ -71,7 +71,7 @@ async def test_numbers_are_of_all_workers(tmp_path: Path) -> None:
         await call(one, 20)
         found = await until(port, 40)
         assert found[CALLS] == found[SERVED] == 40
-        os.kill(one.pid, signal.SIGHUP)
+        one.replace()
         await one.until(lambda: bool(one.logged("all workers have been replaced")))
         await call(one, 20)
         found = await until(port, 60)

@@ -57,15 +57,19 @@ class UpstreamGrants:
         self.servers: dict[str, GrantCredentials] = {}
         self.flows: dict[str, GrantFlow] = {}
         for entry in settings.servers:
-            if asks_people(entry):
-                self._add(grant_terms(settings, entry))
+            self.add(entry)
+        base.by_server += [self.servers, self.flows]
         base.tasks.append(CleanupTask("grants", self.links.tidy))
 
     def __repr__(self) -> str:
         return f"<UpstreamGrants of {len(self.servers)} servers>"
 
-    def _add(self, terms: GrantConfig) -> None:
+    def add(self, entry: ServerSettings) -> None:
+        """Ask the callers of a server for grants, if it wants any."""
+        if not asks_people(entry):
+            return
         base = self._base
+        terms = grant_terms(base.settings, entry)
         clients = ClientRegistry(terms, self.rows, grant_http(terms), base.clock)
         finder = IssuerFinder(terms, clients.http, base.log)
         leases = (lambda name: Lease(base.store, name, LEASE_SECONDS)) if base.store.shared else None

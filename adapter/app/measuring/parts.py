@@ -13,7 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.app.access.oauth_callers import role_terms
 from adapter.app.files import FileSecrets
 from adapter.app.measuring import gauges
-from adapter.app.measuring.gauges import GaugeReading, Gauges
+from adapter.app.measuring.gauges import Flush, GaugeReading, Gauges
 from adapter.edge.console.status import Viewers
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import BodyLimits
@@ -42,6 +42,7 @@ from adapter.upstream.tracing import OutgoingSpans
 
 if TYPE_CHECKING:
     from adapter.app.core import Core
+    from adapter.app.servers import Servers
     from adapter.telemetry.request_spans import RequestSpans
 
 HEALTH = ("/healthz", "/livez", "/readyz")
@@ -84,6 +85,8 @@ class AdapterMetrics:
         self.gauges = Gauges(registry, log)
         self.gauges.sources.append(self._in_flight)
         self.gauges.flushes += [self.requests.flush, self.operations.waiting.flush]
+        self._flushes: dict[str, Flush] = {}
+        """Those of the upstreams of servers, by their ids."""
         self._places: list[ConnectionLimit] = []
         self._prometheus = settings.telemetry.prometheus
         self._writing = asyncio.Lock()
@@ -110,16 +113,26 @@ class AdapterMetrics:
         self.operations.servers[entry.id] = operations
         kind = entry.upstream.kind
         counts = SentCounts(entry.id, self.registry, operations.tools.label, kind.network)
-        self.gauges.flushes.append(counts.waiting.flush)
+        self._flush_by(entry.id, counts.waiting.flush)
         spans = None
         # Tools that run here have spans of their own.
         if self._spans is not None and kind.needs is not None:
             spans = OutgoingSpans(self._spans, _address(entry), over_http=kind.own_http)
         return ObservedUpstream(upstream, counts, spans)
 
-    def attach(self, core: Core, buffers: RequestBuffers, fallback: FallbackStore | None) -> None:
-        """Have everything counted that the parts behind the edge do, and read their gauges."""
-        sink, servers, sessions = self.registry, core.server_parts, core.sessions
+    def _flush_by(self, server: str, flush: Flush) -> None:
+        """Count what is sent to a server, in place of an earlier one of that id."""
+        before = self._flushes.get(server)
+        if before is not None:
+            for _ in before():
+                """It is counted."""
+            self.gauges.flushes.remove(before)
+        self._flushes[server] = flush
+        self.gauges.flushes.append(flush)
+
+    def attach_servers(self, servers: Servers) -> None:
+        """Have everything counted that these servers do."""
+        sink = self.registry
         for server in servers.by_id.values():
             server.wiring.on_look = partial(sink.count, metrics.WIRING_RUNS, server.id)
             if isinstance(server.stages.guard, ToolGuard):
@@ -128,12 +141,18 @@ class AdapterMetrics:
                 server.connections.watch(partial(_waited, sink, "upstream"))
         for server_id, monitor in servers.monitors.items():
             monitor.on_ping = partial(_pinged, sink, server_id)
+
+    def attach(self, core: Core, buffers: RequestBuffers, fallback: FallbackStore | None) -> None:
+        """Have everything counted that the parts behind the edge do, and read their gauges."""
+        sink, servers, sessions = self.registry, core.server_parts, core.sessions
+        self.attach_servers(servers)
+        core.on_change.append(lambda: self.requests.regroup(route_groups(core.settings)))
         sessions.on_event = partial(sink.count, metrics.SESSION_EVENTS)
         if fallback is not None:
             fallback.on_step = partial(sink.count, metrics.PERSISTENCE)
         core.cleanup.on_end = partial(_cleaned, sink)
         self.gauges.sources += [
-            partial(gauges.of_servers, tuple(servers.by_id.values())),
+            partial(gauges.of_servers, servers.by_id.values()),
             partial(gauges.of_buffers, buffers),
             partial(gauges.of_files, core.files),
             partial(gauges.of_sessions, sessions),

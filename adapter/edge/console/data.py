@@ -188,7 +188,9 @@ class ConsoleData:
             case "activity":
                 return await topics.activity.told(viewer)
             case "config":
-                return {"yaml": self._facts.configuration}
+                changed = topics.servers.health.changed
+                shown = {} if changed is None else {"changed": changed.as_data(viewer.operator)}
+                return {"yaml": self._facts.configuration, **shown}
             case "grants" if topics.grants is not None:
                 return await topics.grants.told(viewer)
             case _:

@@ -139,7 +139,9 @@ class ServerStatus:
 
         An operator is also told what a server said to callers that it refused.
         """
-        return [await self._told(server, viewer) for server in self.health.servers]
+        # While the store is asked the servers may become other ones.
+        shown = [server for server in self.health.servers if server.id in self.facts]
+        return [await self._told(server, viewer) for server in shown if server.id in self.health.pin_review]
 
     async def _told(self, server: Server, viewer: Viewer) -> dict[str, Any]:
         watch, facts = self.health.monitors.get(server.id), self.facts[server.id]

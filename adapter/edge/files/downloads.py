@@ -41,7 +41,7 @@ class DownloadRoute:
         self._registry = registry
         self._credentials = credentials
         self._claims = claims
-        self._servers = frozenset(servers)
+        self._servers = servers
         self.record: RecordFile | None = None
 
     def artifacts(self) -> tuple[Branch, Branch]:

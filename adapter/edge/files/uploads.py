@@ -75,7 +75,7 @@ class UploadRoute:
         self._credentials = credentials
         self._scopes = scopes
         self._claims = claims
-        self._servers = frozenset(servers)
+        self._servers = servers
         self._settings = settings
         self._quota = quota
         self._beside = _BESIDE_BATCH + _BESIDE_FILE * settings.max_files

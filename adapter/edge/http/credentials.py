@@ -45,10 +45,10 @@ class AccessTokens:
 
     def __init__(self, verifier: TokenVerifier, resources: Mapping[str, ProtectedResource]) -> None:
         self._verifier = verifier
-        self._resources = resources
+        self.resources = dict(resources)
 
     def __repr__(self) -> str:
-        return f"<AccessTokens for {len(self._resources)} resources>"
+        return f"<AccessTokens for {len(self.resources)} resources>"
 
     def is_current(self, headers: Fields) -> bool:
         """Tell whether the token of this head was seen, and is verified and known at this moment."""
@@ -77,7 +77,7 @@ class AccessTokens:
 
         Raises Unauthorized and InsufficientScope, with the challenge of the resource.
         """
-        wanted = self._resources[resource]
+        wanted = self.resources[resource]
         seen: SeenToken | None = headers.shared.get(self)
         verified = None if seen is None else seen.verified
         if verified is None:

@@ -48,12 +48,18 @@ LONGEST_NAME = 128
 """Characters of a tool's name that a span is told: names come from clients."""
 
 
+REPLACED = (
+    "The settings of this server have changed, and the call took longer than core.shutdown_grace_seconds after that; "
+    "it may have run. Try again."
+)
+
+
 @dataclass(slots=True)
 class InboundRequest:
     """One request on its way in, as far as it has been understood: what a failure is rendered from.
 
     ``listens``: it is a GET. ``expires``: the Unix time at which the access token of its sender expires, None for any
-    other sender.
+    other sender. ``server`` is the one of its mount.
     """
 
     era: Era
@@ -62,6 +68,7 @@ class InboundRequest:
     envelope: Envelope | Batch | None = None
     outcome: str = "ok"
     expires: float | None = None
+    server: Server | None = None
 
     @property
     def id_bytes(self) -> bytes | None:
@@ -135,11 +142,12 @@ class Endpoint:
             visit.outcome = "client_gone"
             raise
         except asyncio.CancelledError:
-            if not self.stopping:
+            if not self.stopping and not server.retired:
                 visit.outcome = "client_gone"
                 raise
             visit.outcome, request.failure = AdapterStopping.code, AdapterStopping
-            await self._cut(request.reply, answer, visit, extra)
+            cut = AdapterStopping(REPLACED) if server.retired and not self.stopping else AdapterStopping()
+            await self._cut(request.reply, answer, visit, extra, cut)
         except Exception:
             visit.outcome, request.failure = "internal", InternalError
             self.log.exception("a request failed unexpectedly", server=server.id)
@@ -186,10 +194,14 @@ class Endpoint:
             self._fail(reply, failed, visit, extra)
 
     async def _cut(
-        self, reply: Reply, answer: ClientResponse | None, visit: InboundRequest, extra: Extra
+        self,
+        reply: Reply,
+        answer: ClientResponse | None,
+        visit: InboundRequest,
+        extra: Extra,
+        error: AdapterStopping,
     ) -> None:
-        """Tell the client of a cancelled exchange that the adapter stops: in an answer, or at the end of its stream."""
-        error = AdapterStopping()
+        """Tell the client of a cancelled exchange of the ``error``: in an answer, or at the end of its stream."""
         if reply.status is None or answer is None or not await _last_words(reply, answer, error):
             self._fail(reply, error, visit, extra)
 

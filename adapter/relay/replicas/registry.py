@@ -111,6 +111,10 @@ class Replicas:
         await self.look()
         self._beat = asyncio.get_running_loop().create_task(self._run())
 
+    def changed(self, settings: str) -> None:
+        """Let the others know of another digest of the settings, with the next beat."""
+        self._record = replace(self._record, settings=settings)
+
     async def come_back(self) -> None:
         """Write the row again that the store has lost, if there was one. Raises StoreUnavailable."""
         async with self._renewing:

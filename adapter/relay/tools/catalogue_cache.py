@@ -35,7 +35,7 @@ import asyncio
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from adapter.relay.tools.catalogue_store import weight
@@ -299,12 +299,12 @@ PACE = 0.05
 class CatalogueListener:
     """Hears what other processes do to the rows of pins; see StoreListener. ``caches`` are those of servers by id.
 
-    Of servers that are not ``pinned`` no row is ever read.
+    ``pinned`` are those of them whose rows are read.
     """
 
-    def __init__(self, caches: Mapping[str, CatalogueCache], pinned: Collection[str]) -> None:
+    def __init__(self, caches: Mapping[str, CatalogueCache], pinned: Mapping[str, CatalogueCache]) -> None:
         self._caches = caches
-        self._pinned = {server: cache for server, cache in caches.items() if server in pinned}
+        self._pinned = pinned
 
     def __repr__(self) -> str:
         return f"<CatalogueListener of {len(self._caches)} servers>"

@@ -34,7 +34,7 @@ class Replica:
         self.view = view
         self.cache = process.cache
         self.cache.tell = CatalogueTeller(view, "one")
-        self.listener = CatalogueListener({"one": self.cache}, ["one"])
+        self.listener = CatalogueListener({"one": self.cache}, {"one": self.cache})
         view.listeners.append(self.listener)
         self.review = process.baselines
 
@@ -238,7 +238,7 @@ async def test_pins_are_in_doubt_with_everything_else() -> None:
 async def test_words_about_others_are_not_ours() -> None:
     """Rows of other servers and tables, and other topics, change nothing; unpinned servers are never in doubt."""
     cache, unpinned = CatalogueCache(60, Clock()), CatalogueCache(60, Clock())
-    listener = CatalogueListener({"one": cache, "two": unpinned}, ["one"])
+    listener = CatalogueListener({"one": cache, "two": unpinned}, {"one": cache})
     assert "2 servers" in repr(listener)
     for table, key in ((SEEN, "two"), (PINS, "two/scope"), ("drifts", "two"), ("sessions", "one")):
         listener.row_changed(table, key)

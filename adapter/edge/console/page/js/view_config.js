@@ -2,6 +2,7 @@
 
 import { get } from './api.js';
 import { fill, h } from './dom.js';
+import { plain } from './format.js';
 import { copyButton } from './leaving.js';
 import { heading, loading, waiting } from './pieces.js';
 
@@ -10,9 +11,10 @@ const LONGEST = 400_000;
 export function showConfig({ signal }) {
   const place = h('div', {}, waiting());
   loading(place, async () => {
-    const { yaml } = await get('-/config', { signal });
+    const { yaml, changed } = await get('-/config', { signal });
     fill(
       place,
+      notice(changed),
       h(
         'div',
         { class: 'card flush code-card' },
@@ -36,6 +38,18 @@ export function showConfig({ signal }) {
     heading('Configuration', 'All current settings. Secrets are masked before they leave the adapter.'),
     place,
   );
+}
+
+const STATES = {
+  needs_restart: 'The settings file has changed, and the adapter needs a restart for it: ',
+  refused: 'The settings file has changed and cannot be used, so the old settings stay in force. ',
+};
+
+function notice(changed) {
+  const words = STATES[changed?.state];
+  if (!words) return null;
+  const more = changed.keys ? changed.keys.join(', ') : (changed.why ?? 'The log says why.');
+  return h('p', { class: 'notice', role: 'status' }, words, plain(more, 2000));
 }
 
 const LINE = /^(\s*(?:- )*)(?:([^\s:#"'[{][^:#]*|"[^"]*"|'[^']*')(:)(?=\s|$))?(.*)$/;

@@ -1,0 +1,1 @@
+"""Changes of what the adapter was built from, while it serves."""

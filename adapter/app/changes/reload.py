@@ -1,0 +1,165 @@
+"""Changed settings, put into force while the adapter serves.
+
+Servers that did not change keep all they have. One that changed, or is new, is built as at the start and takes the
+place of the old one in one turn of the event loop; the old one ends when nobody uses it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from adapter.app.build import App
+from adapter.app.run import FAREWELL
+from adapter.app.servers import Servers
+from adapter.app.tools import locks
+from adapter.edge.health import SettingsState
+from adapter.rules.tools.catalogue import Catalogue
+from adapter.settings.changes import digests_of_servers, lasting_digests
+from adapter.settings.file.changed import changed_keys
+from adapter.settings.root import Settings
+from adapter.settings.section import SettingsError
+from adapter.settings.servers.server import ServerSettings
+
+if TYPE_CHECKING:
+    # Only the console has any.
+    from adapter.relay.http_api.sessions import HttpSessions
+
+
+class SettingsReload:
+    """Puts changed settings into force in ``app``, one change after another.
+
+    ``begin`` notes what the settings say now, with the files that they name; a change is what differs from that.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._one_by_one = asyncio.Lock()
+        self._servers: dict[str, str] = {}
+        self._lasting: dict[str, str] = {}
+
+    @property
+    def watches(self) -> bool:
+        """True where the file is looked at without a word."""
+        return self._app.settings.core.watch
+
+    def __repr__(self) -> str:
+        return f"<SettingsReload of {len(self._servers)} servers>"
+
+    async def begin(self) -> None:
+        """Note what the settings say at the start."""
+        async with self._one_by_one:
+            self._servers, self._lasting = await _digests(self._app.settings)
+
+    async def apply(self, settings: Settings) -> bool:
+        """Serve by other settings. Returns False where they cannot be used in this process, which then goes on as it
+        is; the log and health say why.
+        """
+        app = self._app
+        async with self._one_by_one:
+            servers, lasting = await _digests(settings)
+            if keys := changed_keys(self._lasting, lasting):
+                app.health.changed = SettingsState(time.time(), "needs_restart", keys=keys)
+                app.log.warning("the changed settings need a restart", settings=keys)
+                return False
+            try:
+                found = await asyncio.to_thread(locks, settings)
+                left = {name for name, digest in self._servers.items() if servers.get(name) != digest}
+                built = [each for each in settings.servers if self._servers.get(each.id) != servers[each.id]]
+                self._replace(settings, found, left, built)
+            except SettingsError as refused:
+                self.refuse(str(refused))
+                return False
+            except Exception:
+                app.log.exception("the changed settings cannot be used")
+                self.refuse("the changed servers could not be built: the log has the details")
+                return False
+            self._tell(left, [entry.id for entry in built])
+            self._servers = servers
+        return True
+
+    def reopen(self) -> None:
+        """Open the files again that the adapter writes to: SIGHUP also comes when they were renamed."""
+        app = self._app
+        if app.audit is not None and app.settings.core.audit.file is not None:
+            app.audit.reopen()
+
+    def refuse(self, why: str) -> None:
+        """Tell that changed settings cannot be used, so that all stays as it is."""
+        self._app.health.changed = SettingsState(time.time(), "refused", why)
+        self._app.log.error("the changed settings cannot be used, the old ones stay in force", why=why)
+
+    def _tell(self, left: set[str], built: Sequence[str]) -> None:
+        self._app.health.changed = SettingsState(time.time(), "in_force")
+        self._app.log.info(
+            "the settings are in force",
+            changed=sorted(left.intersection(built)),
+            added=sorted(set(built) - left),
+            left=sorted(left.difference(built)),
+        )
+
+    def _replace(
+        self,
+        settings: Settings,
+        found: dict[str, Catalogue],
+        left: Collection[str],
+        built: Sequence[ServerSettings],
+    ) -> None:
+        """Take servers out, and build others in their place. Raises SettingsError, and then all is as it was."""
+        app, parts = self._app, self._app.server_parts
+        before = [(each, dict(each)) for each in app.by_server]
+        settings_before, locks_before = app.settings, app.tools.locks
+        leaving = parts.only(left)
+        callers = [each for name, each in app.console.known.items() if name in left]
+        try:
+            self._use(settings, found)
+            for each, _ in before:
+                for name in left:
+                    each.pop(name, None)
+            for entry in built:
+                self._add(entry)
+        except BaseException:
+            self._use(settings_before, locks_before)
+            for each, was in before:
+                each.clear()
+                each.update(was)
+            raise
+        in_order = {entry.id: parts.by_id[entry.id] for entry in settings.servers}
+        parts.by_id.clear()
+        parts.by_id.update(in_order)
+        if app.metering is not None:
+            app.metering.attach_servers(parts.only({entry.id for entry in built}))
+        for act in app.on_change:
+            act()
+        parts.begin()
+        if leaving.by_id:
+            app.retire(self._retired(leaving, callers))
+
+    def _use(self, settings: Settings, found: dict[str, Catalogue]) -> None:
+        app = self._app
+        app.settings, app.tools.locks = settings, found
+        if app.plans is not None:
+            app.plans.use(settings)
+
+    def _add(self, entry: ServerSettings) -> None:
+        app = self._app
+        if app.grants is not None:
+            app.grants.add(entry)
+        if app.plans is not None:
+            app.plans.add(entry)
+        app.server_parts.add(entry)
+
+    async def _retired(self, leaving: Servers, callers: Sequence[HttpSessions]) -> None:
+        """End servers that are served no more, when nobody uses them."""
+        app = self._app
+        await app.front.leave(leaving.by_id.values(), app.settings.core.shutdown_grace_seconds)
+        await leaving.leave(FAREWELL)
+        await asyncio.gather(*(each.close(FAREWELL) for each in callers))
+        await leaving.close()
+
+
+async def _digests(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
+    # In a thread: files are looked at.
+    return await asyncio.to_thread(lambda: (digests_of_servers(settings), lasting_digests(settings)))

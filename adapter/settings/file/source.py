@@ -1,0 +1,56 @@
+"""The settings of a process that serves, read again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from adapter.settings.file.changed import FileWatch
+
+if TYPE_CHECKING:
+    from adapter.settings.file.reading import ReadSettings
+
+READ_SECONDS = 120.0
+"""Time that the process which reads the settings may take."""
+
+
+class SettingsSource:
+    """Reads the settings that the arguments ``argv`` of ``mcp-adapter`` mean, in a process of its own: this one has not
+    loaded what reading needs. ``watch`` is the file; ``heeds`` is False where SIGHUP has been ignored from the start.
+    """
+
+    def __init__(self, argv: Sequence[str], watch: FileWatch, *, heeds: bool = True) -> None:
+        self._argv = argv
+        self.watch = watch
+        self.heeds = heeds
+
+    def __repr__(self) -> str:
+        return f"<SettingsSource {self.watch!r}>"
+
+    async def read(self) -> ReadSettings:
+        """The settings of now, and the warnings about them. Raises SettingsError, and ChildProcessError for a process
+        that could not read them, which has said why.
+        """
+        pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *self._argv, stdin=nothing, stdout=pipe
+        )
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                answer, _ = await process.communicate()
+        except TimeoutError:
+            answer = b""
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        if not answer:
+            raise ChildProcessError("the process that reads the settings has failed")
+        outcome = pickle.loads(answer)  # noqa: S301 - it comes from this program, over a pipe of its own
+        if isinstance(outcome, Exception):
+            raise outcome
+        read: ReadSettings = outcome
+        return read
