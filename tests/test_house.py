@@ -22,10 +22,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 69_360,
-    "modules": 543,
-    "lines with code in tests/": 101_716,
-    "settings": 378,
+    "lines with code in adapter/": 70_096,
+    "modules": 548,
+    "lines with code in tests/": 102_279,
+    "settings": 379,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,
 }
