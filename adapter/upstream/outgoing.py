@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlencode, urljoin
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.rules.access.network_addresses import NetworkKind, canonical_host, network_kind, read_url
+from adapter.rules.access.network_addresses import (
+    NetworkKind,
+    canonical_host,
+    host_spellings,
+    network_kind,
+    read_url,
+)
 from adapter.upstream.http import UpstreamAddress, connect_failure
 from adapter.upstream.port import Download, DownloadFailed, unreachable
 
@@ -196,8 +202,7 @@ class FileHttp:
             if parts is None or parts.scheme != "https":
                 raise DownloadFailed(_NO_URL)
             host = canonical_host(parts.hostname or "")
-            shown = f"[{host}]" if ":" in host else host
-            trusted = not self._private.isdisjoint({host, shown, f"{shown}:{parts.port or 443}"})
+            trusted = not self._private.isdisjoint(host_spellings(host, parts.port or 443))
             async with _told_of(host), self._answer(url, _ANYWHERE if trusted else ()) as response:
                 if response.status in _REDIRECTING:
                     url = _joined(url, response.headers.get("Location", ""))

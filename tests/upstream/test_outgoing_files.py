@@ -42,26 +42,6 @@ async def test_private_addresses_are_not_asked(depot: FileHost, name: str) -> No
     assert depot.asked == []
 
 
-@pytest.mark.parametrize("allowed", ["[::1]:{port}", "[::1]", "::1"])
-async def test_an_address_of_ipv6_may_be_named(allowed: str) -> None:
-    """As it stands in URLs. It is asked then, though its certificate is of nobody whom the machine trusts."""
-    came = asyncio.Event()
-
-    async def note(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        came.set()
-        writer.close()
-
-    async with await asyncio.start_server(note, "::1", 0) as asked:
-        port = asked.sockets[0].getsockname()[1]
-        with pytest.raises(DownloadFailed, match="::1 "):
-            await fetched(f"https://[::1]:{port}/", [allowed.format(port=port)])
-        assert came.is_set()
-        came.clear()
-        with pytest.raises(DownloadFailed, match="public address"):
-            await fetched(f"https://[::1]:{port}/", [f"[::1]:{port + 1}"])
-        assert not came.is_set()
-
-
 async def test_a_private_host_may_be_named(depot: FileHost) -> None:
     """By its name, with its port or for all ports; another name of the same machine is another host."""
     url = depot.put("/a", b"hello")

@@ -23,6 +23,12 @@ def canonical_host(host: str) -> str:
     return host.lower().rstrip(".")
 
 
+def host_spellings(host: str, port: int) -> set[str]:
+    """The ways to write a host of a URL, with its port and for all ports; an address of IPv6 has brackets in URLs."""
+    shown = f"[{host}]" if ":" in host else host
+    return {host, shown, f"{shown}:{port}"}
+
+
 def is_inner_host(host: str) -> bool:
     """Tell whether a host of a URL is an address that is not public. Names are none; numbers that are an address in an
     unusual spelling always are: nobody who means well writes one.

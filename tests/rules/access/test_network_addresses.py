@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.network_addresses import is_inner_host, network_kind
+from adapter.rules.access.network_addresses import host_spellings, is_inner_host, network_kind
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,9 @@ def test_others_are_not(host: str) -> None:
 def test_no_host_breaks_the_check(host: str) -> None:
     """Any text is judged; none raises."""
     is_inner_host(host)
+
+
+def test_a_host_is_named_with_its_port_or_for_all_ports() -> None:
+    """An address of IPv6 also in the brackets that it has in a URL, and with a port in these only."""
+    assert host_spellings("files.test", 443) == {"files.test", "files.test:443"}
+    assert host_spellings("::1", 8443) == {"::1", "[::1]", "[::1]:8443"}
