@@ -206,6 +206,9 @@ class CallGuard(Gate, Stage, Protocol):
     def changed(self) -> None:
         """Note that the upstream began anew, so its tools may be others now."""
 
+    async def close(self) -> None:
+        """Stop reading the tools of the upstream."""
+
     def listener(self) -> Callable[[bytes], None]:
         """Return a function that is given each chunk of one stream of the upstream."""
 

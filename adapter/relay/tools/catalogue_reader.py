@@ -180,6 +180,10 @@ class CatalogueReader:
         key = call.scope.id, self.cache.epoch
         return _required(await self._reading.get(key, lambda: self._read(call.without_request())))
 
+    async def close(self) -> None:
+        """Stop what is still being read."""
+        await self._reading.close()
+
     async def _read(self, call: Call) -> CatalogueSnapshot | None:
         """All pages of the list, in the upstream session of this call; None where that gives no list."""
         if call.fetch is None:

@@ -90,6 +90,10 @@ class ToolGuard:
         self._cache.changed()
         self._cache.tell()
 
+    async def close(self) -> None:
+        """See CallGuard."""
+        await self._reader.close()
+
     def listener(self) -> Callable[[bytes], None]:
         """See CallGuard."""
         return self._cache.listener()

@@ -165,6 +165,20 @@ async def test_a_server_has_so_long_for_all_pages(shop: Shop) -> None:
             await reader.snapshot(asking)
 
 
+async def test_a_read_ends_when_the_adapter_stops(shop: Shop) -> None:
+    """It does not outlive the connections to its server, nor does who waits for it."""
+    async with opened(shop) as (front, session):
+        front.cache.changed()
+        shop.hold = asyncio.Event()
+        calling = asyncio.ensure_future(front.call(session, "click"))
+        async with asyncio.timeout(20):
+            while not shop.lists:
+                await asyncio.sleep(0.01)
+        await front.tool_guard.close()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+
+
 @pytest.mark.parametrize("cut", [None, 20, 60, 75])
 @pytest.mark.parametrize("escaped", [False, True])
 async def test_the_word_of_a_change_is_heard_on_get_streams(cut: int | None, escaped: bool) -> None:
