@@ -292,7 +292,7 @@ async def test_everybody_sees_their_own_tools(tmp_path: Path, modern: bool) -> N
                         fields |= {"mcp_name": params["name"]} if "name" in params else {}
                         params["_meta"] = MODERN_META
                     else:
-                        await client.open(INITIALIZE, **fields)
+                        await client.open(INITIALIZE, fields)
                     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
                     _, answer = await client.request("POST", orjson.dumps(body), ALL, **fields)
                     return orjson.loads(answer)
