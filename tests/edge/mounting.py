@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from adapter.app import build, running
+from adapter.app import App, build, running
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from tests.edge.conftest import merged
@@ -85,9 +85,16 @@ class MountClient(RawClient):
 
 @contextlib.asynccontextmanager
 async def mounted(
-    root: Path, upstreams: Mapping[str, str], store: Store | None = None, **more: Any
+    root: Path,
+    upstreams: Mapping[str, str],
+    store: Store | None = None,
+    apps: list[App] | None = None,
+    **more: Any,
 ) -> AsyncIterator[int]:
-    """The adapter with the servers at these URLs, by their ids, merged at ``/mcp/all``; its port."""
+    """The adapter with the servers at these URLs, by their ids, merged at ``/mcp/all``; its port.
+
+    The adapter itself goes to the end of ``apps``.
+    """
     settings = {
         "core": {
             "port": 0,
@@ -100,6 +107,8 @@ async def mounted(
         "mounts": [{"id": "all", "servers": ["*"], "list_timeout_seconds": 20}],
     }
     app = build(Settings.model_validate(merged(settings, more)), None, store)
+    if apps is not None:
+        apps.append(app)
     async with running(app) as (_, port):
         yield port
 

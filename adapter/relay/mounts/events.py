@@ -141,10 +141,11 @@ class _ToldApart:
 def told_apart(answer: ClientResponse, server: Server, news: News, uris: Uris = same_uris) -> ClientResponse:
     """The answer of a server as the client of the mount may have it."""
     body = answer.body
+    # Most answers are such; no line of JSON begins with a bare word.
+    if isinstance(body, bytes) and is_plain(body) and not names_uri(body) and not _HAS_ID.search(body):
+        return answer
     streams = media_type(answer.headers) == EVENT_STREAM
     if isinstance(body, bytes):
-        if is_plain(body) and not names_uri(body) and not (streams and _HAS_ID.search(body)):
-            return answer
         if streams:
             events = MemberEvents(server, news, uris)
             answer.body = events.feed(body) + events.rest

@@ -146,6 +146,10 @@ class MountLists:
             self._joined.put(key, array)
         return array
 
+    def table_at_hand(self, method: str) -> NameTable | None:
+        """The table that all callers share, as long as no list has changed; None where they share none."""
+        return self._tables.get(method)
+
     # --- owners -----------------------------------------------------------------------------------------------
 
     async def owner(

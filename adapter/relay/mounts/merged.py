@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import BadJson, BadRequest, SessionMissing, SessionUnknown
-from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, Exchanges, both
-from adapter.relay.mounts.asks import message_to, with_version
+from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, Exchanges, asking_plain, both
+from adapter.relay.mounts.asks import fields_for, message_to, sender_for, with_version
 from adapter.relay.mounts.events import told_apart
 from adapter.relay.mounts.lists import MountLists
 from adapter.relay.mounts.reading import response_of
-from adapter.relay.mounts.sessions import MountSession, MountSessions, NotOpened
+from adapter.relay.mounts.sessions import MountSession, MountSessions, NotOpened, Route
 from adapter.relay.mounts.streams import open_stream, subscribed
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
@@ -24,6 +24,7 @@ from adapter.rules.mounts.modern_requests import UNSUPPORTED_VERSION, refusal_of
 from adapter.wire.envelope import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    REQUEST,
     Batch,
     Envelope,
     Kind,
@@ -37,6 +38,9 @@ from adapter.wire.shared_ids import CANCELLED, PROGRESS, about, named, with_id
 from adapter.wire.spans import Replace, edit
 
 RESOURCE_NOT_FOUND = -32002
+MOST_ROUTES = 1000
+"""Ways of requests of one session that are remembered."""
+
 SET_LEVEL = "logging/setLevel"
 LISTS_OF = {"tools/call": "tools/list", "prompts/get": "prompts/list"}
 """The methods that go by name, and the lists in which their names stand."""
@@ -76,6 +80,19 @@ class MergedMount:
     async def handle(self, ask: ClientRequest) -> ClientResponse:
         """See Relay."""
         envelope, legacy = ask.envelope, ask.sender.era is LEGACY
+        if (
+            type(envelope) is Envelope
+            and legacy
+            and (session := self.sessions.at_hand(ask.sender)) is not None
+        ):
+            route = session.routes.get((envelope.method, envelope.name))
+            own = None if route is None else self._on_route(ask, route, envelope)
+            if own is not None:
+                try:
+                    return await self._answered(ask, session, own)
+                except SessionUnknown:
+                    if not await self._is_gone(session, own.server):
+                        raise
         if ask.method == "DELETE" and legacy:
             return await self.sessions.end(ask)
         if ask.method != "POST":
@@ -240,11 +257,16 @@ class MergedMount:
         except SessionUnknown:
             if session is None:
                 raise
-            # Nothing was sent: a session whose time was over is opened again, one that was revoked is not.
-            self.sessions.lost(session, server)
-            if await self.sessions.is_open(session, server):
+            if not await self._is_gone(session, server):
                 raise
         return await self._sent(ask, session, server, message)
+
+    async def _is_gone(self, session: MountSession, server: Server) -> bool:
+        """Tell whether nothing was sent because the time of the session at that server was over: then it is opened
+        anew. One that was revoked is not.
+        """
+        self.sessions.lost(session, server)
+        return not await self.sessions.is_open(session, server)
 
     async def _sent(
         self, ask: ClientRequest, session: MountSession | None, server: Server, message: Envelope
@@ -256,21 +278,92 @@ class MergedMount:
             version = self.sessions.version_at(session_id)
             if version is not None and ask.sender.version not in (None, version):
                 with_version(own, version)
-        over = None if session is None else session.asked(message.id, server.id)
+        if session is None:
+            answer = await self.relay.handle(own)
+            return told_apart(answer, server, self.lists.changed, partial(self.lists.told_apart, ask, None))
+        self._keep_route(ask, session, own)
+        return await self._answered(ask, session, own)
+
+    async def _answered(
+        self, ask: ClientRequest, session: MountSession, own: ClientRequest
+    ) -> ClientResponse:
+        """The answer to a request in a session at a server, which may be cancelled meanwhile."""
+        message, server = own.envelope, own.server
+        assert isinstance(message, Envelope)
+        session.under_way[message.id] = server.id
         try:
             answer = await self.relay.handle(own)
+            answer = told_apart(
+                answer, server, self.lists.changed, partial(self.lists.told_apart, ask, session)
+            )
         except BaseException:
-            if over is not None:
-                over()
+            session.under_way.pop(message.id, None)
             raise
-        answer = told_apart(answer, server, self.lists.changed, partial(self.lists.told_apart, ask, session))
-        if over is None:
-            return answer
         if isinstance(answer.body, bytes):
-            over()
+            session.under_way.pop(message.id, None)
         else:
-            answer.release = both(answer.release, over)
+            answer.release = both(answer.release, session.asked(message.id))
         return answer
+
+    def _keep_route(self, ask: ClientRequest, session: MountSession, own: ClientRequest) -> None:
+        """Remember the way of a request by name, for the next one."""
+        envelope, message, sender = ask.envelope, own.envelope, own.sender
+        assert isinstance(envelope, Envelope) and isinstance(message, Envelope)
+        method, name = envelope.method, message.name
+        table = self.lists.table_at_hand(LISTS_OF.get(method, ""))
+        member = self.sessions.member(sender.session_id or "")
+        if (
+            table is None
+            or member is None
+            or name is None
+            or ask.encoded
+            or sender.version != ask.sender.version
+        ):
+            return
+        if len(session.routes) >= MOST_ROUTES:
+            session.routes.clear()
+        session.routes[method, envelope.name] = Route(
+            table,
+            own.server,
+            name,
+            member,
+            member.protocol_version,
+            b'"name":' + dump(envelope.name),
+            b'"name":' + dump(name),
+            ask.sender,
+            sender,
+            ask.headers,
+            own.headers,
+        )
+
+    def _on_route(self, ask: ClientRequest, route: Route, envelope: Envelope) -> ClientRequest | None:
+        """A request on a way that was made before; None for one that has to be looked at more closely."""
+        body = envelope.body
+        if (
+            route.table is not self.lists.table_at_hand(LISTS_OF[envelope.method])
+            or envelope.doubt is not None
+            or envelope.kind is not REQUEST
+            or ask.encoded
+            or route.member.over
+            or route.member.protocol_version != route.version
+            or body.count(b'"name"') != 1
+            or route.said not in body
+            or b"\\u" in body
+            or b'"taskId"' in body
+        ):
+            return None
+        if ask.sender is not route.last_sender:
+            route.last_sender = ask.sender
+            route.sender = sender_for(ask, route.server, route.sender.session_id)
+        if ask.headers is not route.last_headers:
+            route.headers = asking_plain(fields_for(ask, route.server))
+            route.last_headers = ask.headers
+        found = ClientRequest(route.server, "POST", route.sender, route.headers, ask.query)
+        found.body = body.replace(route.said, route.renamed, 1)
+        message = Envelope(REQUEST, envelope.method, envelope.id, route.name, envelope.meta, found.body)
+        message.trace = envelope.trace
+        found.envelope, found.sent = message, ask.sent
+        return found
 
     async def _not_opened(self, refused: NotOpened, message: Envelope) -> ClientResponse:
         """What the server said to ``initialize``, as the answer to the request that needed a session."""

@@ -18,7 +18,7 @@ from typing import Protocol
 from adapter.errors import AdapterError
 from adapter.relay.background import SingleFlight, run_beside
 from adapter.relay.call.dispatch import CLOSE_SECONDS
-from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges
+from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges, Sender
 from adapter.relay.http_api.callers import whole_body
 from adapter.relay.mounts.asks import beside, end_of
 from adapter.relay.server import Server
@@ -59,16 +59,39 @@ class NotOpened(Exception):
 
 
 @dataclass(eq=False, slots=True)
+class Route:
+    """The way of a request that a client makes again and again: to a tool of ``name`` in the session ``member``.
+
+    ``table`` has said that the name is that server's. In bodies ``said`` becomes ``renamed``. ``sender`` and
+    ``headers`` are those that ``last_sender`` and ``last_headers`` became last: requests on one connection share them.
+    """
+
+    table: object
+    server: Server
+    name: str
+    member: Session
+    version: str | None
+    said: bytes
+    renamed: bytes
+    last_sender: Sender
+    sender: Sender
+    last_headers: list[tuple[str, str]]
+    headers: list[tuple[str, str]]
+
+
+@dataclass(eq=False, slots=True)
 class MountSession:
     """What this process knows of a session at a mount: ``id`` is its client's.
 
     ``members`` are the ids of the sessions at servers that are open, by the ids of these; ``under_way`` the servers of
-    requests that wait for an answer, by the client's ids of these. ``streams`` are the open GET streams.
+    requests that wait for an answer, by the client's ids of these. ``streams`` are the open GET streams, ``routes`` the
+    ways of requests, by their methods and names, that have been made before.
     """
 
     id: str
     session: Session
     members: dict[str, str] = field(default_factory=dict)
+    routes: dict[tuple[str, str | None], Route] = field(default_factory=dict)
     under_way: dict[Number, str] = field(default_factory=dict)
     streams: list[Follower] = field(default_factory=list)
 
@@ -79,9 +102,8 @@ class MountSession:
         """The id of the session at that server."""
         return session_id_from(hashlib.sha256(f"{self.id}\0{server}".encode()).digest())
 
-    def asked(self, number: Number, server: str) -> Callable[[], None]:
-        """Note that a request waits for the answer of that server, until what is returned is called."""
-        self.under_way[number] = server
+    def asked(self, number: Number) -> Callable[[], None]:
+        """What notes that a request does not wait any more."""
         return partial(self._answered, number)
 
     def _answered(self, number: Number) -> None:
@@ -127,11 +149,28 @@ class MountSessions:
         session = await self._sessions.find(session_id, self._mount.id, ask.sender.principal)
         if session.asleep:
             await self._wake(session)
-        known = self._known.values.get(session.key)
+        assert session_id is not None, "it was just found"
+        known = self._known.values.get(session_id)
         if known is None or known.session is not session:
-            assert session_id is not None, "it was just found"
             known = MountSession(session_id, session)
-            self._known.put(session.key, known)
+            self._known.put(session_id, known)
+        return known
+
+    def at_hand(self, sender: Sender) -> MountSession | None:
+        """The session of that sender where nothing has to be asked for it; None where ``find`` has to look."""
+        known = self._known.values.get(sender.session_id or "")
+        if known is None:
+            return None
+        session, cache = known.session, self._sessions.cache
+        if (
+            session.epoch != cache.epoch
+            or session.asleep
+            or session.principal != sender.principal
+            or cache.open.get(session.key) is not session
+        ):
+            return None
+        session.last_seen = self._sessions.clock()
+        session.touched = True
         return known
 
     async def _wake(self, session: Session) -> None:
@@ -150,7 +189,7 @@ class MountSessions:
         """End the session of a DELETE, and its sessions at all servers. Raises SessionMissing, SessionUnknown."""
         known = await self.find(ask)
         self._sessions.begin_end(known.session)
-        self._known.drop(known.session.key)
+        self._known.drop(known.id)
         return await run_beside(self._end(ask, known))
 
     async def _end(self, ask: ClientRequest, known: MountSession) -> ClientResponse:
@@ -166,9 +205,13 @@ class MountSessions:
 
     # --- at servers -------------------------------------------------------------------------------------------
 
+    def member(self, session_id: str) -> Session | None:
+        """A session at a server, if this process knows it."""
+        return self._sessions.cache.open.get(session_key(session_id))
+
     def version_at(self, session_id: str) -> str | None:
         """The version of MCP that is spoken in a session at a server; None where this process does not know it."""
-        found = self._sessions.cache.open.get(session_key(session_id))
+        found = self.member(session_id)
         return None if found is None else found.protocol_version
 
     async def enter(self, ask: ClientRequest, session: MountSession, server: Server) -> str:
@@ -226,6 +269,7 @@ class MountSessions:
     def lost(self, session: MountSession, server: Server) -> None:
         """Forget a session at a server that has ended; the next request opens it anew."""
         session.members.pop(server.id, None)
+        session.routes.clear()
 
     async def _tell(self, ask: ClientRequest) -> None:
         """Send a message whose answer nobody waits for. Raises what the relay raises."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from adapter.app import App
 from adapter.state.memory import MemoryStore
 from tests.edge.mounting import ALL, MountClient, answered, mount, mounted, tooled
 from tests.edge.raw import (
@@ -238,6 +239,30 @@ async def test_a_lost_session_is_opened_anew(tmp_path: Path) -> None:
         ups["a"].sessions.clear()
         assert await client.text("a_run") == "a ran run"
         assert ups["a"].opened == 2
+
+
+async def test_a_session_at_a_server_that_is_gone_is_opened_again(tmp_path: Path) -> None:
+    """A client that goes on at the mount after a server's session ended for want of use is served, also when it has
+    made the same call before.
+    """
+    apps: list[App] = []
+    async with (
+        RawUpstream(tooled("a", "run")) as up,
+        mounted(tmp_path, {"a": up.url}, apps=apps) as port,
+        MountClient(port) as client,
+    ):
+        await client.open()
+        await client.names()
+        for number in range(3):
+            assert await client.text("a_run", number) == "a ran run"
+        opened, sessions = up.opened, apps[0].sessions
+        for session in sessions.opened():
+            if session.server == "a":
+                # As the cleanup does with one that rested for too long.
+                await sessions.store.delete("sessions", session.key)
+                sessions.cache.miss(session.key)
+        assert await client.text("a_run", 4) == "a ran run"
+        assert up.opened == opened + 1
 
 
 async def test_a_cancellation_reaches_the_server_that_has_the_request(tmp_path: Path) -> None:

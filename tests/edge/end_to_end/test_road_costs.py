@@ -50,6 +50,7 @@ COSTS = {
     "a call answered by a stream": 153,
     "a call with a static token": 79,
     "a call with an access token": 82,
+    "a call through a merged mount": 87,
     "a call that is counted": 85,
     "a call that is counted, and answered by a stream": 221,
     "a call that is recorded": 100,
@@ -274,6 +275,22 @@ async def test_a_credential_costs_no_more_than_is_known(
         async with road(listing, core=settings) as (_, _, client):
             await client.initialize(**fields)
             await hold(way, partial(call, **fields), client)
+
+
+async def test_a_merged_mount_costs_no_more_than_is_known(in_session: StartRoad, hold: Hold) -> None:
+    """A call that was made before finds its server, and the name there, without looking at anything again."""
+    mounts = [{"id": "all", "servers": ["*"]}]
+    async with in_session(listing, mounts=mounts) as (_, _, client):
+        head, _ = await client.request("POST", INITIALIZE, "/mcp/all")
+        client.session = head["mcp-session-id"]
+        asked = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
+        await client.request("POST", asked, "/mcp/all")
+
+        async def go(client: RawClient) -> None:
+            head, body = await client.request("POST", call_body("raw_tool"), "/mcp/all")
+            assert head.status == 200, body
+
+        await hold("a call through a merged mount", go, client)
 
 
 async def test_a_call_with_a_file_costs_no_more_than_is_known(in_session: StartRoad, hold: Hold) -> None:
