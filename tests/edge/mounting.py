@@ -85,16 +85,13 @@ class MountClient(RawClient):
 
 @contextlib.asynccontextmanager
 async def mounted(
-    root: Path,
-    upstreams: Mapping[str, str],
-    store: Store | None = None,
-    apps: list[App] | None = None,
-    **more: Any,
+    root: Path, upstreams: Mapping[str, str], store: Store | None = None, **more: Any
 ) -> AsyncIterator[int]:
     """The adapter with the servers at these URLs, by their ids, merged at ``/mcp/all``; its port.
 
     The adapter itself goes to the end of ``apps``.
     """
+    apps: list[App] = more.pop("apps", [])
     settings = {
         "core": {
             "port": 0,
@@ -107,8 +104,7 @@ async def mounted(
         "mounts": [{"id": "all", "servers": ["*"], "list_timeout_seconds": 20}],
     }
     app = build(Settings.model_validate(merged(settings, more)), None, store)
-    if apps is not None:
-        apps.append(app)
+    apps.append(app)
     async with running(app) as (_, port):
         yield port
 

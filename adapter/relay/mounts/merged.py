@@ -326,14 +326,10 @@ class MergedMount:
             table,
             own.server,
             name,
+            sender.session_id or "",
             member,
-            member.protocol_version,
             b'"name":' + dump(envelope.name),
             b'"name":' + dump(name),
-            ask.sender,
-            sender,
-            ask.headers,
-            own.headers,
         )
 
     def _on_route(self, ask: ClientRequest, route: Route, envelope: Envelope) -> ClientRequest | None:
@@ -354,7 +350,7 @@ class MergedMount:
             return None
         if ask.sender is not route.last_sender:
             route.last_sender = ask.sender
-            route.sender = sender_for(ask, route.server, route.sender.session_id)
+            route.sender = sender_for(ask, route.server, route.session_id)
         if ask.headers is not route.last_headers:
             route.headers = asking_plain(fields_for(ask, route.server))
             route.last_headers = ask.headers

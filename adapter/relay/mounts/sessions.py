@@ -60,7 +60,8 @@ class NotOpened(Exception):
 
 @dataclass(eq=False, slots=True)
 class Route:
-    """The way of a request that a client makes again and again: to a tool of ``name`` in the session ``member``.
+    """The way of a request that a client makes again and again: to a tool of ``name`` in the session ``member``,
+    whose id is ``session_id``.
 
     ``table`` has said that the name is that server's. In bodies ``said`` becomes ``renamed``. ``sender`` and
     ``headers`` are those that ``last_sender`` and ``last_headers`` became last: requests on one connection share them.
@@ -69,14 +70,18 @@ class Route:
     table: object
     server: Server
     name: str
+    session_id: str
     member: Session
-    version: str | None
     said: bytes
     renamed: bytes
-    last_sender: Sender
-    sender: Sender
-    last_headers: list[tuple[str, str]]
-    headers: list[tuple[str, str]]
+    version: str = field(init=False)
+    last_sender: Sender | None = field(default=None, init=False)
+    sender: Sender = field(init=False)
+    last_headers: list[tuple[str, str]] | None = field(default=None, init=False)
+    headers: list[tuple[str, str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.version = self.member.protocol_version
 
 
 @dataclass(eq=False, slots=True)
