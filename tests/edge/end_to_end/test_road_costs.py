@@ -47,6 +47,8 @@ COSTS = {
     # Five of these are for its copy.
     "a call that is given a file": 198,
     "a session that is opened and ended": 259,
+    # 532 in most runs. It writes three times: the session, its pin, and the end of both.
+    "a session as SDKs open it, with its first list": 545,
     "a call answered by a stream": 153,
     "a call with a static token": 79,
     "a call with an access token": 82,
@@ -61,6 +63,7 @@ COSTS = {
 }
 """Calls of Python functions for one exchange."""
 
+INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized","params":{}}'
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("tool", "other", "hidden")]
@@ -129,6 +132,8 @@ FLAGGED = {"content": [{"type": "text", "text": "done"}], "isError": False}
 
 async def listing(exchange: Exchange) -> None:
     """Answers lists of tools, and every call with the text "done"."""
+    if "id" not in exchange.message:
+        return await exchange.send(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
     found = {"tools": TOOLS} if exchange.message.get("method") == "tools/list" else FLAGGED
     return await exchange.json(message(exchange.message["id"], found))
 
@@ -178,11 +183,14 @@ class PacedStream:
         assert await read_chunk(client.reader) == b""
 
 
-async def session(client: RawClient) -> None:
+async def session(client: RawClient, *, lists: bool = False) -> None:
     client.session = None
     head, body = await client.request("POST", INITIALIZE)
     assert head.status == 200, body
     client.session = head["mcp-session-id"]
+    if lists:
+        assert (await client.request("POST", INITIALIZED))[0].status == 202
+        await list_tools(client)
     assert (await client.request("DELETE"))[0].status == 200
 
 
@@ -238,6 +246,7 @@ def hold(record_property: Callable[[str, object], None]) -> Hold:
         ("a call of a hosted tool", call, HOSTED),
         ("a call over stdio", call, STDIO),
         ("a session that is opened and ended", session, {}),
+        ("a session as SDKs open it, with its first list", partial(session, lists=True), GUARD),
         ("a call that is counted", call, {**COUNTS, **GUARD}),
         ("a call that is recorded", call, {"core": RECORD}),
         (
