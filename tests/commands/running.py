@@ -17,7 +17,9 @@ from adapter.__main__ import main
 ADAPTER = Path(sys.executable).with_name("mcp-adapter")
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["adapter.app", "adapter.commands.check", "adapter.settings.root"])
+FORKS.set_forkserver_preload(
+    ["adapter.app", "adapter.commands.check", "adapter.commands.client.call", "adapter.settings.root"]
+)
 
 ONE_SERVER = "servers: [{id: a, upstream: {url: 'http://127.0.0.1:9/mcp'}}]\n"
 
