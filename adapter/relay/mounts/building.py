@@ -17,6 +17,7 @@ from adapter.relay.mounts.reading import ListReader
 from adapter.relay.mounts.sessions import MountSessions
 from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
+from adapter.rules.mounts.lists import sign_in_tool
 from adapter.rules.mounts.names import NamingRules
 from adapter.rules.text.expressions import NamePattern
 from adapter.settings.mounts import MountSettings
@@ -93,7 +94,10 @@ class MountBuilder:
         return ListRules(
             NamingRules(prefixed, allow, deny),
             NamingRules(prefixed),
-            {server: each.named_tools - each.upstream_tools for server, each in stages.items()},
+            {
+                server: (each.named_tools - each.upstream_tools) | {sign_in_tool(server)[0]}
+                for server, each in stages.items()
+            },
             self.documents,
             (self.settings.artifacts.uri_scheme, self.settings.uploads.uri_scheme),
             mount.list_timeout_seconds,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from adapter.errors import AdapterError, StoreUnavailable
+from adapter.errors import AdapterError, GrantRequired, StoreUnavailable
 from adapter.relay.background import SingleFlight, in_turns, nothing
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.mounts.reading import ListReader
@@ -17,7 +17,7 @@ from adapter.relay.mounts.sessions import MountSession
 from adapter.rules.access.principals import party_of
 from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.last_used import LastUsed, Weight
-from adapter.rules.mounts.lists import RESOURCES, ServerList, stored_entries
+from adapter.rules.mounts.lists import RESOURCES, TOOLS, ServerList, sign_in_tool, stored_entries
 from adapter.state.port import Store
 from adapter.wire.eras import Era
 
@@ -51,6 +51,13 @@ class HeldList(NamedTuple):
     missing: str | None = None
 
 
+class ListFailure(NamedTuple):
+    """Why a list could not be read; ``needs_grant``: the caller has to allow the adapter to act for them first."""
+
+    why: str
+    needs_grant: bool = False
+
+
 class ListKey(NamedTuple):
     """The kind of a list, the era in which it is asked for, and a text that is equal for callers who see the same; None
     for a list of all callers.
@@ -78,8 +85,9 @@ class HeldLists:
     """Is told why the server could not list something that it could list before."""
     on_held: Callable[[], None] = field(default=nothing, init=False)
     """Is called when another list is held than before."""
-    failures: dict[ListKey, str] = field(default_factory=dict, init=False)
+    failures: dict[ListKey, ListFailure] = field(default_factory=dict, init=False)
     """Why the last read of a list failed."""
+    _sign_in: HeldList = field(init=False)
     _held: LastUsed[ListKey, HeldList] = field(init=False)
     _due: dict[ListKey, float] = field(default_factory=dict, init=False)
     _began: dict[ListKey, float] = field(default_factory=dict, init=False)
@@ -90,6 +98,7 @@ class HeldLists:
     def __post_init__(self) -> None:
         self._held = LastUsed(MOST_HELD, HELD_BYTES, lambda held: Weight(held.serial, held.size))
         self._reading = SingleFlight()
+        self._sign_in = HeldList(next(_serials), ServerList.of(self.id, [sign_in_tool(self.id)]))
 
     def __repr__(self) -> str:
         return f"<HeldLists of {self.id!r}: {len(self._held)}>"
@@ -145,21 +154,21 @@ class HeldLists:
         if held is not None:
             return held
         if self.clock() < self._due.get(key, 0.0):
-            return await self._known(key, self.failures.get(key, ""))
+            return await self._known(key, self.failures.get(key, ListFailure("")))
         began = self._began.setdefault(key, self.clock())
         try:
             # Who asks while others have waited for long already does not wait as long again.
             async with asyncio.timeout(max(0.0, began + within - self.clock())):
                 return await self._reading.get(key, partial(self._read, key, ask, session))
         except TimeoutError:
-            reason = f"The server did not answer within {within:g} s."
+            failure = ListFailure(f"The server did not answer within {within:g} s.")
         except AdapterError as error:
-            reason = str(error)
+            failure = ListFailure(str(error), isinstance(error, GrantRequired))
             self._due[key] = self.clock() + RETRY
         if not self.failures:
-            self.on_missing(reason)
-        self.failures[key] = reason
-        return await self._known(key, reason)
+            self.on_missing(failure.why)
+        self.failures[key] = failure
+        return await self._known(key, failure)
 
     def retry(self, key: ListKey, ask: ClientRequest, is_wanted: Callable[[], bool]) -> None:
         """Read a list that failed again until it is there, as long as somebody wants to hear of that."""
@@ -175,11 +184,13 @@ class HeldLists:
             pause = min(2 * pause, FRESH_FOR)
             await self.current(key, ask, None, FRESH_FOR)
 
-    async def _known(self, key: ListKey, reason: str) -> HeldList:
+    async def _known(self, key: ListKey, failure: ListFailure) -> HeldList:
         held = self._held.get(key) or await self._load(key)
+        if held is None and failure.needs_grant and key.shape is TOOLS:
+            held = self._sign_in
         if held is None:
-            return HeldList(0, ServerList(self.id, ()), 0, reason)
-        return held._replace(missing=reason)
+            held = HeldList(0, ServerList(self.id, ()))
+        return held._replace(missing=failure.why)
 
     async def _read(self, key: ListKey, ask: ClientRequest, session: MountSession | None) -> HeldList:
         shape = key.shape

@@ -249,7 +249,7 @@ class MountLists:
     @property
     def missing(self) -> dict[str, str]:
         """The servers of which something could not be listed at the last attempt, each with the reason."""
-        return {each.id: next(iter(each.failures.values())) for each in self.servers if each.failures}
+        return {each.id: next(iter(each.failures.values())).why for each in self.servers if each.failures}
 
     async def hidden(self) -> list[HiddenName]:
         """The names that are hidden because another server has them, as far as all callers see the same."""

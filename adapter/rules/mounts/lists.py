@@ -87,6 +87,16 @@ def stored_entries(value: bytes, shape: ListShape) -> Piecewise[list[tuple[str, 
     return (yield from read_entries(shape, items))
 
 
+def sign_in_tool(server: str) -> tuple[str, bytes]:
+    """The tool that stands for all of a server whose caller has to sign in there first: a call of it has the link."""
+    name = f"{server}_sign_in"
+    description = (
+        f"Signs in to {server}, whose tools are listed afterwards. The answer has a link for the person."
+    )
+    schema = {"type": "object", "properties": {}}
+    return name, dump({"name": name, "description": description, "inputSchema": schema})
+
+
 Change = Callable[[str, str, bytes], bytes | None]
 """Gives the entry of a server, with its name there, as clients see it; None where they do not."""
 

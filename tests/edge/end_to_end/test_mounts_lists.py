@@ -12,9 +12,10 @@ import pytest
 
 from adapter.state.memory import MemoryStore
 from tests.edge.company import ALICE, AUTH, BOB, RULES, office
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.granting import TOKENS, scene_of
 from tests.edge.mounting import ALL, MountClient, answered, mount, mounted, tooled
 from tests.edge.raw import (
-    INITIALIZE,
     MODERN_META,
     MODERN_VERSION,
     Exchange,
@@ -292,7 +293,7 @@ async def test_everybody_sees_their_own_tools(tmp_path: Path, modern: bool) -> N
                         fields |= {"mcp_name": params["name"]} if "name" in params else {}
                         params["_meta"] = MODERN_META
                     else:
-                        await client.open(INITIALIZE, fields)
+                        await client.open(fields=fields)
                     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
                     _, answer = await client.request("POST", orjson.dumps(body), ALL, **fields)
                     return orjson.loads(answer)
@@ -309,3 +310,23 @@ async def test_everybody_sees_their_own_tools(tmp_path: Path, modern: bool) -> N
             assert refused["error"]["code"] == -32602
             assert up.calls("tools/call") == called
             assert "result" in await asked(BOB, "tools/call", name="a_payroll_show", arguments={})
+
+
+@pytest.mark.parametrize("prefix", ["{server}_", "none"])
+async def test_a_server_that_needs_a_grant_has_one_tool(
+    upstream: StartUpstream, adapter: StartAdapter, prefix: str
+) -> None:
+    """It signs in: the answer to its call has the link, which a person opens; the tools are there afterwards."""
+    mounts = [{"id": "all", "servers": "*", "prefix": prefix, "list_timeout_seconds": 20}]
+    alice = {"authorization": f"Bearer {TOKENS['alice']}"}
+    async with scene_of(upstream, adapter)(mounts=mounts) as it, MountClient(it.front.port) as client:
+        await client.open(fields=alice)
+        listed = (await client.rpc("tools/list", fields=alice))["result"]
+        assert [tool["name"] for tool in listed["tools"]] == ["raw_sign_in"]
+        assert list(listed["_meta"]["mcp-file-adapter/missing"]) == ["raw"]
+        called = await client.rpc("tools/call", {"name": "raw_sign_in", "arguments": {}}, fields=alice)
+        assert "/authorize/" in called["result"]["content"][0]["text"]
+        await it.grant("alice")
+        async with asyncio.timeout(20):
+            while (await client.rpc("tools/list", fields=alice))["result"]["tools"]:
+                await asyncio.sleep(0.05)
