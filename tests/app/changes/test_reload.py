@@ -26,7 +26,7 @@ from tests.edge.raw import (
     result,
 )
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 PID = """
 import json, os, sys
