@@ -292,3 +292,74 @@ async def test_two_changes_at_once_are_put_into_force_in_their_order() -> None:
             assert all(await asyncio.gather(one.reload.apply(before), one.reload.apply(after)))
             assert [*one.app.servers] == ["two"]
             assert await called(client, "/mcp/two") == "one"
+
+
+def with_everything(place: Path) -> dict[str, Any]:
+    """Sections that have most parts of the adapter built."""
+    return {
+        "storage": {"root": str(place / "data")},
+        "state_persistence": {"type": "disk"},
+        "console": {"enabled": True},
+        "telemetry": {"enabled": True, "prometheus": {"enabled": True}},
+        "connectors": [{"name": "db", "connector": "sqlite", "connection_string": str(place / "shop.db")}],
+        "sessions": {"missing_id": "principal"},
+    }
+
+
+def hosted(text: str) -> dict[str, Any]:
+    """A server with one hosted tool."""
+    tool = {"name": "say", "use": "db", "statement": f"SELECT '{text}' AS word"}
+    return {"upstream": {"transport": "hosted"}, "tools": {"define": [tool]}}
+
+
+def taker(up: RawUpstream, *tools: str) -> dict[str, Any]:
+    """A server with tools that take files, with stages and pings."""
+    adapter = {"type": "upload_consumer", "tools": list(tools), "file_path_argument": "path"}
+    stages = {"tool": {"limits": {"concurrency": {"max_active": 3, "max_queue": 3}}}}
+    return over_http(up, adapters=[adapter], stages=stages, upstream_ping={"enabled": True})
+
+
+async def fetched(client: RawClient, path: str) -> bytes:
+    head, body = await client.request("GET", path=path)
+    assert head.status == 200, body
+    return body
+
+
+async def test_all_parts_follow_a_change(tmp_path: Path) -> None:
+    """Console, metrics, files, hosted tools, stages and shared sessions know the servers of now, and no others."""
+    (tmp_path / "shop.db").touch()
+    more = with_everything(tmp_path)
+    async with RawUpstream(Scripted("one")) as up:
+        servers = {"hosted": hosted("before"), "files": taker(up, "take"), "leaves": taker(up, "take")}
+        core = {"port": 0, "upstream_ping": {"enabled": False}}
+        app = build(settings_of(servers, core, **more))
+        async with running(app, Grace(PATIENCE)) as (_, port):
+            one = Reloaded(app, port, servers, core)
+            await one.reload.begin()
+            async with one.client() as client:
+                told = json.loads(await fetched(client, "/explorer/-/servers"))
+                assert [each["id"] for each in told] == ["hosted", "files", "leaves"]
+                assert "before" in await called(client, "/mcp/hosted", "say")
+                assert await called(client, "/mcp/files") == "one"
+                kept = dict(one.app.servers)
+                servers["hosted"] = hosted("after")
+                servers["new"] = taker(up, "take", "other")
+                del servers["leaves"]
+                assert await one.apply(**more), (await one.health())["settings"]
+                assert one.app.servers["files"] is kept["files"]
+                assert "after" in await called(client, "/mcp/hosted", "say")
+                assert await called(client, "/mcp/new") == "one"
+                told = json.loads(await fetched(client, "/explorer/-/servers"))
+                assert [each["id"] for each in told] == ["hosted", "files", "new"]
+                yaml = json.loads(await fetched(client, "/explorer/-/config"))["yaml"]
+                assert "id: new" in yaml and "id: leaves" not in yaml
+                assert b'server_id="new"' in await fetched(client, "/metrics")
+                assert b"/mcp/new" in await fetched(client, "/")
+                for server, left in (("new", False), ("leaves", True)):
+                    head, body = await client.request("POST", path=f"/upload/{server}")
+                    assert (head.status == 404) == left, body
+                health = await one.health()
+                assert [each["server_id"] for each in health["servers"]] == ["hosted", "files", "new"]
+                assert [*one.app.server_parts.monitors] == ["files", "new"]
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.gather(*one.app.retiring)
