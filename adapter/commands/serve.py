@@ -107,6 +107,12 @@ def _write_settings(arguments: argparse.Namespace) -> int:
     """Check the settings, and write them or their problems to standard output, for the process that has begun this."""
     import pickle
 
+    from adapter.workers.supervision import hide_memory
+
+    # Before anything else: programs of this user may look.
+    hide_memory()
+    if variables := sys.stdin.buffer.read():
+        os.environ.update(pickle.loads(variables))  # noqa: S301 - this program's own, over a pipe of its own
     from adapter.commands.check import checked_settings
     from adapter.settings.section import SettingsError
 

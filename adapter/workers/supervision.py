@@ -32,7 +32,7 @@ def supervise(
     """
     plan = begin_reading(read).result()
     if plan.programs:
-        _hide_memory()
+        hide_memory()
     logger = cache(partial(_logger, plan.log_level))
     try:
         sockets = open_sockets(*plan.address)
@@ -58,7 +58,7 @@ _PR_SET_DUMPABLE = 4
 """linux/prctl.h."""
 
 
-def _hide_memory() -> None:
+def hide_memory() -> None:
     """Make the memory of this process, which holds every secret, unreadable for programs of its user.
 
     A worker reports it where the system has no such switch.

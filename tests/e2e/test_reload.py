@@ -185,7 +185,16 @@ async def test_the_end_of_a_terminal_ends_the_adapter(tmp_path: Path) -> None:
     config, port = tmp_path / "config.json", free_port()
     server = {"id": "one", "upstream": {"url": "http://127.0.0.1:9"}}
     config.write_text(json.dumps({"core": {"port": port}, "servers": [server]}))
-    argv = [sys.executable, "-c", IN_A_TERMINAL, "-m", "adapter", "serve", "--config", config]
+    argv: list[str | Path] = [
+        sys.executable,
+        "-c",
+        IN_A_TERMINAL,
+        "-m",
+        "adapter",
+        "serve",
+        "--config",
+        config,
+    ]
     async with await start(argv, tmp_path / "log") as terminal:
         await answers(f"http://127.0.0.1:{port}/livez", terminal)
         await terminal.say("")

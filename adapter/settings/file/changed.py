@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_ISREG
 
 LOOK_SECONDS = 2.0
 """Time between two looks at the file."""
@@ -35,7 +36,8 @@ class FileWatch:
         with contextlib.suppress(OSError):
             if self._file is not None:
                 found = self._file.stat()
-                return found.st_ino, found.st_mtime_ns, found.st_size
+                # A pipe can be read once.
+                return (found.st_ino, found.st_mtime_ns, found.st_size) if S_ISREG(found.st_mode) else None
         return None
 
 

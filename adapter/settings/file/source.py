@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import pickle
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,13 @@ from adapter.settings.file.changed import FileWatch
 
 if TYPE_CHECKING:
     from adapter.settings.file.reading import ReadSettings
+
+GIVEN = frozenset(
+    {"HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV"}
+)
+"""Variables that the process which reads has from the start. Others may be secrets, which programs of this user could
+read in its environment; it is told of them over a pipe, once its memory is hidden.
+"""
 
 READ_SECONDS = 120.0
 """Time that the process which reads the settings may take."""
@@ -35,13 +43,13 @@ class SettingsSource:
         """The settings of now, and the warnings about them. Raises SettingsError, and ChildProcessError for a process
         that could not read them, which has said why.
         """
-        pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        pipe, given = asyncio.subprocess.PIPE, {name: os.environ[name] for name in GIVEN & os.environ.keys()}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *self._argv, stdin=nothing, stdout=pipe
+            sys.executable, *self._argv, stdin=pipe, stdout=pipe, env=given
         )
         try:
             async with asyncio.timeout(READ_SECONDS):
-                answer, _ = await process.communicate()
+                answer, _ = await process.communicate(pickle.dumps(dict(os.environ)))
         except TimeoutError:
             answer = b""
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from adapter.settings.file.changed import FileWatch, changed_keys
@@ -33,6 +34,15 @@ def test_a_link_to_another_file_is_a_change(tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "new")
     assert not watch.look()
     assert watch.look()
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    """Settings that came through one cannot be read again."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    watch = FileWatch(pipe)
+    os.utime(pipe, (1, 1))
+    assert not watch.look() and not watch.look()
 
 
 def test_without_a_file_nothing_changes() -> None:
