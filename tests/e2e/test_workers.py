@@ -13,6 +13,7 @@ import sys
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -342,7 +343,7 @@ async def test_a_watched_file_replaces_workers_without_a_loss(tmp_path: Path) ->
     argv: list[str | Path] = [sys.executable, "-m", "adapter", "serve", "--watch", "--config", config]
     load = Load(port)
     async with RawUpstream(Scripted()) as up:
-        settings = {
+        settings: dict[str, Any] = {
             "core": {"workers": 2, "port": port, "upstream_ping": {"enabled": False}},
             "storage": {"root": str(tmp_path / "data")},
             "servers": [{"id": "up", "mount_path": "/mcp", "upstream": {"url": up.url}}],
@@ -359,6 +360,10 @@ async def test_a_watched_file_replaces_workers_without_a_loss(tmp_path: Path) ->
             async with load.running():
                 await load.more(20)
                 config.write_text(json.dumps(settings, indent=1))
+                await logged("all workers serve by the changed settings")
+                await load.more(20)
+                core = {**settings["core"], "max_connections": 1000}
+                config.write_text(json.dumps({**settings, "core": core}))
                 await logged("all workers have been replaced")
                 await load.more(20)
     assert set(load.outcomes) == {"ok"}, load.outcomes
