@@ -207,7 +207,7 @@ async def _working(app: App) -> AsyncIterator[None]:
 
 
 async def _close(app: App) -> None:
-    await asyncio.gather(*(mount.lists.leave(FAREWELL) for mount in app.merged))
+    await asyncio.gather(*(mount.leave(FAREWELL) for mount in app.merged))
     await asyncio.gather(*app.retiring, return_exceptions=True)
     await app.server_parts.leave(FAREWELL)
     if app.replicas is not None:

@@ -118,6 +118,11 @@ class MergedMount:
             return await self._answer(ask, session, envelope)
         return await self._notify(ask, session, envelope)
 
+    async def leave(self, within: float) -> None:
+        """End what the mount itself does, at servers as far as that takes no longer than ``within`` seconds."""
+        await self.sessions.leave()
+        await self.lists.leave(within)
+
     async def _end(self, ask: ClientRequest, within: float) -> ClientResponse:  # noqa: ARG002 (servers have their own)
         return await self.sessions.end(ask)
 

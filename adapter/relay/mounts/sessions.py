@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from adapter.errors import AdapterError
-from adapter.relay.background import SingleFlight, run_beside
+from adapter.relay.background import BackgroundTasks, SingleFlight, run_beside
 from adapter.relay.call.dispatch import CLOSE_SECONDS
 from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges, Sender
 from adapter.relay.http_api.callers import whole_body
@@ -32,12 +32,15 @@ from adapter.rules.access.sessions import (
     session_key,
 )
 from adapter.rules.last_used import LastUsed
-from adapter.state.port import Conflict
+from adapter.state.port import Conflict, StoreListener
 from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope, read_envelope
 
 MOST_KNOWN = 10_000
 """Sessions of one mount whose sessions at servers are known without looking: those that were used last."""
+
+LOOK_AGAIN = 1.0
+"""Seconds between two looks for sessions at servers that other processes have opened."""
 
 Number = str | int | float | None
 
@@ -115,7 +118,7 @@ class MountSession:
         self.under_way.pop(number, None)
 
 
-class MountSessions:
+class MountSessions(StoreListener):
     """The sessions of one mount; ``mount`` is its own light server, ``servers`` are those behind it by their ids."""
 
     def __init__(
@@ -127,6 +130,12 @@ class MountSessions:
         self._servers = servers
         self._known = LastUsed[str, MountSession](MOST_KNOWN)
         self._opening = SingleFlight[tuple[str, str], None]()
+        # Sessions at servers that other processes may open while a stream waits for their words here, by their keys.
+        self._awaited: dict[str, tuple[MountSession, Server]] = {}
+        self._looks = BackgroundTasks()
+        self._unsure = self._sweeping = False
+        if sessions.store.shared:
+            sessions.store.listeners.append(self)
 
     def __repr__(self) -> str:
         return f"<MountSessions of {self._mount.id!r}: {len(self._known)} known>"
@@ -270,6 +279,51 @@ class MountSessions:
         session.members[server.id] = session_id
         for stream in session.streams:
             stream.follow(server)
+
+    # --- of other processes -----------------------------------------------------------------------------------
+
+    def follow_others(self, session: MountSession) -> None:
+        """Have the streams of a session carry those of sessions at servers that other processes open."""
+        if self._sessions.store.shared:
+            for server in self._servers.values():
+                self._awaited[session_key(session.id_at(server.id))] = session, server
+
+    def leave_others(self, session: MountSession) -> None:
+        """The streams of a session have ended."""
+        for server in self._servers:
+            self._awaited.pop(session_key(session.id_at(server)), None)
+
+    def row_changed(self, table: str, key: str) -> None:
+        """See StoreListener."""
+        awaited = self._awaited.get(key) if table == TABLE else None
+        if awaited is not None and awaited[1].id not in awaited[0].members:
+            self._looks.run(self._look(*awaited))
+
+    def rows_unknown(self) -> None:
+        """See StoreListener."""
+        self._unsure = True
+        if self._awaited and not self._sweeping:
+            self._sweeping = True
+            self._looks.run(self._look_at_all())
+
+    async def _look_at_all(self) -> None:
+        """Look for all that is awaited, and again while anything may have changed meanwhile."""
+        try:
+            while self._unsure and self._awaited:
+                self._unsure = False
+                for session, server in list(self._awaited.values()):
+                    await self._look(session, server)
+                await asyncio.sleep(LOOK_AGAIN)
+        finally:
+            self._sweeping = False
+
+    async def _look(self, session: MountSession, server: Server) -> None:
+        with suppress(AdapterError):
+            await self.is_open(session, server)
+
+    async def leave(self) -> None:
+        """Stop looking for what other processes do."""
+        await self._looks.close()
 
     def lost(self, session: MountSession, server: Server) -> None:
         """Forget a session at a server that has ended; the next request opens it anew."""

@@ -73,6 +73,7 @@ class MergedStream:
             task.cancel()
         if self in self.session.streams:
             self.session.streams.remove(self)
+            self.sessions.leave_others(self.session)
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         """What the servers say, as it comes."""
@@ -143,6 +144,7 @@ async def open_stream(
         # Many servers allow one such stream in a session: of several that are open here the first one has it.
         session.streams.append(stream)
         listeners.add(stream.tell)
+        sessions.follow_others(session)
         for server in servers.values():
             if await sessions.is_open(session, server):
                 stream.follow(server)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,24 @@ async def test_one_stream_carries_those_of_all_servers(tmp_path: Path) -> None:
             await read_chunk(listener.reader)
             resumed = [each.head.get("last-event-id") for each in ups["b"].calls("GET")]
             assert resumed[0] is None and "7" in resumed
+
+
+async def test_a_stream_carries_sessions_that_other_processes_open(tmp_path: Path) -> None:
+    """A stream on one worker has what a server says in a session that a call on another worker has opened."""
+    apps: list[App] = []
+    workers: dict[str, Any] = {"core": {"workers": 2}, "apps": apps}
+    async with RawUpstream(speaking("a")) as up, contextlib.AsyncExitStack() as stack:
+        ports = [
+            await stack.enter_async_context(mounted(tmp_path, {"a": up.url}, **workers)) for _ in range(2)
+        ]
+        here, there = [await stack.enter_async_context(MountClient(port)) for port in ports]
+        await here.open()
+        there.session = here.session
+        await here.send("GET", b"", ALL)
+        assert (await here.head()).status == 200
+        assert await there.text("a_run") == "a ran run"
+        async with asyncio.timeout(20):
+            assert b'"data":"a"' in await read_chunk(here.reader)
 
 
 async def test_the_end_of_a_session_ends_those_at_all_servers(tmp_path: Path) -> None:
