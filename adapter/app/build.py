@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import methodcaller
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from adapter import log
@@ -32,6 +33,7 @@ from adapter.version import VERSION
 if TYPE_CHECKING:
     from adapter.app.measuring.parts import AdapterMetrics
     from adapter.pipeline.tracing import WalkRecorder
+    from adapter.relay.mounts.merged import MergedMount
     from adapter.state.fallback import FallbackStore
 
 
@@ -120,15 +122,22 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
     app.server_parts = build_servers(upstreams, app.tools.tables(tables))
     app.tools.servers = app.servers
     build_relay(app, None if metering is None else metering.operations)
-    if settings.mounts:
-        # Late: most adapters have an address for each server.
-        from adapter.relay.mounts.building import MountBuilder
-
-        documents = frozenset[str]().union(*(app.files.own_resources(each)[0] for each in settings.servers))
-        mounts = MountBuilder(settings, app.relay, app.sessions, app.servers, app.log, documents, VERSION)
-        app.merged = mounts.all()
+    app.merged = build_mounts(app)
     if metering is not None:
         metering.observe_files(app.files, settings)
+
+
+def build_mounts(app: App, kept: Mapping[str, MergedMount] = MappingProxyType({})) -> Sequence[MergedMount]:
+    """The merged mounts of the settings, in their order. Those that are ``kept``, by their ids, stay as they are."""
+    settings = app.settings
+    if not settings.mounts:
+        return ()
+    # Late: most adapters have an address for each server.
+    from adapter.relay.mounts.building import MountBuilder
+
+    documents = frozenset[str]().union(*(app.files.own_resources(each)[0] for each in settings.servers))
+    builder = MountBuilder(settings, app.relay, app.sessions, app.servers, app.log, documents, VERSION)
+    return [kept.get(each.id) or builder.mount(each) for each in settings.mounts]
 
 
 def _observing(app: App) -> WalkRecorder | None:
@@ -165,7 +174,6 @@ def _build_edge(app: App, verifier: TokenVerifier | None) -> None:
         from adapter.app.access.oauth_callers import build_browser_sign_in
 
         app.sign_in = build_browser_sign_in(app, settings.console.oauth, guard, verifier)
-    app.health.mounts = {each.mount.id: each.lists for each in app.merged}
     app.console = _console(app)
     app.branches += app.files.branches(guard, app.trail, app.tracing)
     if app.grants is not None:

@@ -76,7 +76,7 @@ def build_front(app: Core) -> Front:
         spans=app.server_spans(),
         grants=None if grants is None else grants.answers(app.session_parts),
     )
-    endpoint.merged = {each.mount.id: each for each in app.merged}
+    _serve_mounts(app, endpoint)
     recorded = app.calls is not None or app.recent is not None
     front = Front(
         endpoint,
@@ -98,7 +98,13 @@ def _follow(app: Core, endpoint: Endpoint, front: Front) -> None:
     if tokens is not None:
         # Those of servers that have left stay: somebody may just be asked for a token.
         tokens.resources |= _resources(app.settings)
+    _serve_mounts(app, endpoint)
     front.serve(mounts(app), branches(app))
+
+
+def _serve_mounts(app: Core, endpoint: Endpoint) -> None:
+    endpoint.merged = {each.mount.id: each for each in app.merged}
+    app.health.mounts = {each.mount.id: each.lists for each in app.merged}
 
 
 def mounts(app: Core) -> Mapping[str, Server]:

@@ -47,6 +47,14 @@ def digests_of_servers(settings: Settings) -> dict[str, str]:
     return {entry.id: _digest(_of_server(settings, entry)) for entry in settings.servers}
 
 
+def digests_of_mounts(settings: Settings) -> dict[str, str]:
+    """A digest for each merged mount by its id: another one where it, or one of its servers, changed."""
+    return {
+        mount.id: _digest([mount, [_of_server(settings, entry) for entry in settings.members_of(mount)]])
+        for mount in settings.mounts
+    }
+
+
 def lasting_digests(settings: Settings) -> dict[str, str]:
     """A digest for each key that holds as long as a process does."""
     found = {
@@ -58,7 +66,7 @@ def lasting_digests(settings: Settings) -> dict[str, str]:
         section = getattr(settings, name)
         if isinstance(section, BaseModel) and name != "core":
             found |= {f"{name}.{key}": getattr(section, key) for key in type(section).model_fields}
-        elif name not in ("core", "servers"):
+        elif name not in ("core", "servers", "mounts"):
             found[name] = section
     return {key: _digest(value) for key, value in (found | _features(settings)).items()}
 
@@ -69,13 +77,7 @@ def _features(settings: Settings) -> dict[str, Any]:
     plans = settings.asks_for_plans
     tools = [each for entry in servers for each in (*entry.stages.values(), *entry.tools.define)]
     shares = plans and any(each.cache.shared for each in tools)
-    members = {name for mount in settings.mounts for name in mount.servers}
-    joined = [
-        entry for entry in servers if entry.id in members or any(mount.has_all for mount in settings.mounts)
-    ]
     return {
-        # A merged mount is built over its servers, and goes on with these.
-        "mounts": (settings.mounts, [_of_server(settings, entry) for entry in joined]),
         "servers[].adapters": any(entry.has_files for entry in servers),
         "servers[].tools": plans,
         "servers[].stages.cache.shared": shares and settings.state_persistence.type != "memory",

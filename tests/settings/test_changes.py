@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from adapter.settings.changes import DEFAULTS, FREE, digests_of_servers, lasting_digests
+from adapter.settings.changes import (
+    DEFAULTS,
+    FREE,
+    digests_of_mounts,
+    digests_of_servers,
+    lasting_digests,
+)
 from adapter.settings.core import Core
 from adapter.settings.file.changed import changed_keys
 from adapter.settings.file.load import load
@@ -94,17 +100,6 @@ def test_keys_of_a_process_are_told_by_their_names() -> None:
     ]
 
 
-def test_a_server_in_a_merged_mount_needs_a_restart() -> None:
-    """The mount is built over its servers; others change in place."""
-    mounts = [{"id": "all", "servers": ["one"]}]
-    upstream = {"upstream": {"url": "http://127.0.0.1:9"}}
-    of_two = [{"id": "one", **upstream}, {"id": "two", **upstream}]
-    before = lasting_digests(read(mounts=mounts, servers=of_two))
-    for name, keys in (("one", ["mounts"]), ("two", [])):
-        now = [{**entry, "mount_path": "/new"} if entry["id"] == name else entry for entry in of_two]
-        assert changed_keys(before, lasting_digests(read(mounts=mounts, servers=now))) == keys
-
-
 def test_the_first_of_a_kind_needs_a_process_that_has_loaded_its_code() -> None:
     """Tools with files, hosted tools and stages, and grants of people are loaded at the start, where they are used."""
     servers: list[dict[str, Any]]
@@ -113,3 +108,13 @@ def test_the_first_of_a_kind_needs_a_process_that_has_loaded_its_code() -> None:
     taker: dict[str, Any] = {"type": "upload_consumer", "tools": ["take"], "file_path_argument": "path"}
     servers = [{"id": "one", "upstream": {"url": "http://127.0.0.1:9"}, "adapters": [taker]}]
     assert lasting(servers=servers) == ["servers[].adapters"]
+
+
+def test_a_merged_mount_changes_with_its_servers() -> None:
+    """One whose servers are the same stays as it is, and none asks for a new process."""
+    mounts = [{"id": "all", "servers": ["*"]}, {"id": "first", "servers": ["one"]}]
+    servers = [{"id": "one", "upstream": {"url": "http://127.0.0.1:9"}}]
+    others = [*servers, {"id": "two", "upstream": {"url": "http://127.0.0.1:9"}}]
+    before, after = read(mounts=mounts, servers=servers), read(mounts=mounts, servers=others)
+    assert changed_keys(digests_of_mounts(before), digests_of_mounts(after)) == ["all"]
+    assert lasting(mounts=mounts) == []

@@ -11,13 +11,13 @@ import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from adapter.app.build import App
+from adapter.app.build import App, build_mounts
 from adapter.app.run import FAREWELL
 from adapter.app.servers import Servers
 from adapter.app.tools import locks
 from adapter.edge.health import SettingsState
 from adapter.rules.tools.catalogue import Catalogue
-from adapter.settings.changes import digests_of_servers, lasting_digests
+from adapter.settings.changes import digests_of_mounts, digests_of_servers, lasting_digests
 from adapter.settings.file.changed import changed_keys
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
@@ -26,6 +26,7 @@ from adapter.settings.servers.server import ServerSettings
 if TYPE_CHECKING:
     # Only the console has any.
     from adapter.relay.http_api.sessions import HttpSessions
+    from adapter.relay.mounts.merged import MergedMount
 
 
 class SettingsReload:
@@ -38,6 +39,7 @@ class SettingsReload:
         self._app = app
         self._one_by_one = asyncio.Lock()
         self._servers: dict[str, str] = {}
+        self._mounts: dict[str, str] = {}
         self._lasting: dict[str, str] = {}
 
     @property
@@ -51,7 +53,7 @@ class SettingsReload:
     async def begin(self) -> None:
         """Note what the settings say at the start."""
         async with self._one_by_one:
-            self._servers, self._lasting = await _digests(self._app.settings)
+            self._servers, self._mounts, self._lasting = await _digests(self._app.settings)
 
     async def apply(self, settings: Settings) -> bool:
         """Serve by other settings. Returns False where they cannot be used in this process, which then goes on as it
@@ -59,7 +61,7 @@ class SettingsReload:
         """
         app = self._app
         async with self._one_by_one:
-            servers, lasting = await _digests(settings)
+            servers, mounts, lasting = await _digests(settings)
             if keys := changed_keys(self._lasting, lasting):
                 app.health.changed = SettingsState(time.time(), "needs_restart", keys=keys)
                 app.log.warning("the changed settings need a restart", settings=keys)
@@ -68,7 +70,8 @@ class SettingsReload:
                 found = await asyncio.to_thread(locks, settings)
                 left = {name for name, digest in self._servers.items() if servers.get(name) != digest}
                 built = [each for each in settings.servers if self._servers.get(each.id) != servers[each.id]]
-                self._replace(settings, found, left, built)
+                kept = {name for name, digest in self._mounts.items() if mounts.get(name) == digest}
+                self._replace(settings, found, left, built, kept)
             except SettingsError as refused:
                 self.refuse(str(refused))
                 return False
@@ -77,7 +80,7 @@ class SettingsReload:
                 self.refuse("the changed servers could not be built: the log has the details")
                 return False
             self._tell(left, [entry.id for entry in built])
-            self._servers = servers
+            self._servers, self._mounts = servers, mounts
         return True
 
     def reopen(self) -> None:
@@ -106,8 +109,11 @@ class SettingsReload:
         found: dict[str, Catalogue],
         left: Collection[str],
         built: Sequence[ServerSettings],
+        kept: Collection[str],
     ) -> None:
-        """Take servers out, and build others in their place. Raises SettingsError, and then all is as it was."""
+        """Take servers out, and build others in their place; merged mounts too, but those that are ``kept``. Raises
+        SettingsError, and then all is as it was.
+        """
         app, parts = self._app, self._app.server_parts
         before = [(each, dict(each)) for each in app.by_server]
         settings_before, locks_before = app.settings, app.tools.locks
@@ -120,12 +126,15 @@ class SettingsReload:
                     each.pop(name, None)
             for entry in built:
                 self._add(entry)
+            mounts = build_mounts(app, {each.mount.id: each for each in app.merged if each.mount.id in kept})
         except BaseException:
             self._use(settings_before, locks_before)
             for each, was in before:
                 each.clear()
                 each.update(was)
             raise
+        ended = [each for each in app.merged if each not in mounts]
+        app.merged = mounts
         in_order = {entry.id: parts.by_id[entry.id] for entry in settings.servers}
         parts.by_id.clear()
         parts.by_id.update(in_order)
@@ -134,8 +143,8 @@ class SettingsReload:
         for act in app.on_change:
             act()
         parts.begin()
-        if leaving.by_id:
-            app.retire(self._retired(leaving, callers))
+        if leaving.by_id or ended:
+            app.retire(self._retired(leaving, callers, ended))
 
     def _use(self, settings: Settings, found: dict[str, Catalogue]) -> None:
         app = self._app
@@ -151,15 +160,24 @@ class SettingsReload:
             app.plans.add(entry)
         app.server_parts.add(entry)
 
-    async def _retired(self, leaving: Servers, callers: Sequence[HttpSessions]) -> None:
-        """End servers that are served no more, when nobody uses them."""
+    async def _retired(
+        self, leaving: Servers, callers: Sequence[HttpSessions], ended: Sequence[MergedMount]
+    ) -> None:
+        """End servers and merged mounts that are served no more, when nobody uses them."""
         app = self._app
-        await app.front.leave(leaving.by_id.values(), app.settings.core.shutdown_grace_seconds)
+        unused = [*leaving.by_id.values(), *(each.mount for each in ended)]
+        await app.front.leave(unused, app.settings.core.shutdown_grace_seconds)
+        await asyncio.gather(*(each.leave(FAREWELL) for each in ended))
         await leaving.leave(FAREWELL)
         await asyncio.gather(*(each.close(FAREWELL) for each in callers))
         await leaving.close()
 
 
-async def _digests(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
+async def _digests(settings: Settings) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """The digests of servers, of merged mounts, and of what lasts."""
+
+    def digests() -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        return digests_of_servers(settings), digests_of_mounts(settings), lasting_digests(settings)
+
     # In a thread: files are looked at.
-    return await asyncio.to_thread(lambda: (digests_of_servers(settings), lasting_digests(settings)))
+    return await asyncio.to_thread(digests)

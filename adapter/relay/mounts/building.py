@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -51,11 +51,8 @@ class MountBuilder:
     documents: frozenset[str]
     version: str
 
-    def all(self) -> Sequence[MergedMount]:
-        """All mounts of the settings."""
-        return [self._built(mount) for mount in self.settings.mounts]
-
-    def _built(self, mount: MountSettings) -> MergedMount:
+    def mount(self, mount: MountSettings) -> MergedMount:
+        """One mount of the settings."""
         servers = {entry.id: self.servers[entry.id] for entry in self.settings.members_of(mount)}
         light = Server(mount.id, mount.path, NoUpstream())
         # What decides how a request is read here, and what is known of its sender, is what any of the servers asks for.

@@ -323,6 +323,8 @@ class MountSessions(StoreListener):
 
     async def leave(self) -> None:
         """Stop looking for what other processes do."""
+        if self in self._sessions.store.listeners:
+            self._sessions.store.listeners.remove(self)
         await self._looks.close()
 
     def lost(self, session: MountSession, server: Server) -> None:

@@ -294,6 +294,42 @@ async def test_two_changes_at_once_are_put_into_force_in_their_order() -> None:
             assert await called(client, "/mcp/two") == "one"
 
 
+async def test_a_merged_mount_follows_its_servers() -> None:
+    """It comes, gets another server and loses one while its client keeps its session; one that left says so."""
+    async with (
+        RawUpstream(Scripted("old")) as old,
+        RawUpstream(Scripted("new")) as new,
+        RawUpstream(Scripted("kept")) as kept,
+    ):
+        servers = {"one": over_http(old), "two": over_http(kept)}
+        mounts = [{"id": "all", "servers": ["*"]}]
+        async with reloaded(servers) as one, one.client() as client, one.client() as stream:
+            assert await one.apply(mounts=mounts)
+            await client.initialize(path="/mcp/all")
+            assert await called(client, "/mcp/all", "one_tool") == "old"
+            assert await called(client, "/mcp/all", "two_tool") == "kept"
+            stream.session = client.session
+            await stream.send("GET", path="/mcp/all", accept="text/event-stream")
+            assert (await stream.head()).status == 200
+            before = one.app.servers["two"]
+            servers["one"], servers["three"] = over_http(new), over_http(new)
+            assert await one.apply(mounts=mounts)
+            async with asyncio.timeout(PATIENCE):
+                while await read_chunk(stream.reader):
+                    """The stream ends, and its client comes back."""
+            assert await called(client, "/mcp/all", "one_tool") == "new"
+            assert await called(client, "/mcp/all", "two_tool") == "kept"
+            assert await called(client, "/mcp/all", "three_tool") == "new"
+            assert one.app.servers["two"] is before
+            (merged,) = one.app.merged
+            assert await one.apply(mounts=[*mounts, {"id": "two_only", "servers": ["two"]}])
+            assert merged is one.app.merged[0]
+            del servers["one"]
+            assert await one.apply()
+            assert "has left the settings" in await called(client, "/mcp/all", "two_tool")
+            assert "mounts" not in await one.health()
+
+
 def with_everything(place: Path) -> dict[str, Any]:
     """Sections that have most parts of the adapter built."""
     return {
