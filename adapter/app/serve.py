@@ -20,6 +20,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter import log
 from adapter.app.build import App, build
 from adapter.app.changes.reload import SettingsReload
+from adapter.app.edge import mounts
 from adapter.app.preflight import obstacles, warnings
 from adapter.app.run import open_port, running
 from adapter.app.state import refresh
@@ -360,7 +361,7 @@ async def _serve(
             app.log.info(
                 "serving",
                 url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
-                mounts=[server.mount for server in app.servers.values()],
+                mounts=[*mounts(app)],
             )
             served = True
             owner.serving()

@@ -174,8 +174,9 @@ def _print(
     if missed:
         print(f"{name} is fine, but {count_of(missed, 'server')} cannot be reached.", file=sys.stderr)
         return
-    also = f", {count_of(len(warnings), 'warning')}" if warnings else ""
-    print(f"{prefix}{name} is fine: {count_of(len(settings.servers), 'server')}{also}.")
+    more = (len(settings.mounts), "merged mount"), (len(warnings), "warning")
+    counts = [count_of(len(settings.servers), "server"), *(count_of(*each) for each in more if each[0])]
+    print(f"{prefix}{name} is fine: {', '.join(counts)}.")
 
 
 def _file(arguments: argparse.Namespace) -> str | None:

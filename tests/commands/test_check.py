@@ -47,6 +47,8 @@ def test_fine_settings_end_with_one_line(tmp_path: Path) -> None:
     """Nothing else is printed."""
     done = checked(tmp_path, servers(a="http://u:1/mcp", b="http://u:2/mcp"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "config.yaml is fine: 2 servers.\n", "")
+    merged = servers(a="http://u:1/mcp") + yaml.safe_dump({"mounts": [{"id": "all", "servers": ["*"]}]})
+    assert checked(tmp_path, merged).stdout == "config.yaml is fine: 1 server, 1 merged mount.\n"
 
 
 def test_an_address_that_everybody_reaches_is_told_of(tmp_path: Path) -> None:
