@@ -15,6 +15,8 @@ _CODING = frozenset({"content-encoding"})
 _NOTHING: frozenset[str] = frozenset()
 _VERSION = "mcp-protocol-version"
 _NAME = "mcp-name"
+_METHOD = "mcp-method"
+_OF_CALLS = "mcp-param-"
 _FIELDS = "fields for "
 
 
@@ -27,12 +29,23 @@ def message_to(
     """
     # What is to be told apart must come, and so be asked for, plain.
     headers = asking_plain(fields_for(ask, server), drop=_CODING if ask.encoded else _NOTHING)
+    if isinstance(ask.envelope, Envelope) and envelope.method != ask.envelope.method:
+        headers = _about_another(headers, envelope.method)
     if name is not None:
         headers = forwardable(headers, drop=frozenset({_NAME}))
         headers.append(("Mcp-Name", encode_mirror(name)))
     found = ClientRequest(server, "POST", sender_for(ask, server, session_id), headers, ask.query)
     found.envelope, found.body, found.sent = envelope, envelope.body, ask.sent
     return found
+
+
+def _about_another(headers: list[tuple[str, str]], method: str) -> list[tuple[str, str]]:
+    """The fields of a client's request for another one: servers refuse fields that differ from the body."""
+    return [
+        (field, method if field.lower() == _METHOD else value)
+        for field, value in headers
+        if field.lower() != _NAME and not field.lower().startswith(_OF_CALLS)
+    ]
 
 
 def beside(ask: ClientRequest, server: Server, session_id: str | None, body: Envelope) -> ClientRequest:

@@ -32,7 +32,7 @@ from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope, dump, envelope_of, parse
 from adapter.wire.eras import MODERN
 from adapter.wire.outline import responds
-from adapter.wire.spans import Drop, Insert, edit
+from adapter.wire.spans import Drop, Insert, edit, find
 from adapter.wire.sse import SseReader
 
 OWN = "mcp-file-adapter"
@@ -128,8 +128,11 @@ class ListReader:
         assert isinstance(ask.envelope, Envelope)
         body = ask.envelope.body
         if ask.envelope.method != shape.method:
-            params = {} if ask.envelope.meta is None else {"_meta": ask.envelope.meta}
-            body = dump({"jsonrpc": "2.0", "id": ask.envelope.id, "method": shape.method, "params": params})
+            # What a client says of itself is in each request of the modern era, which is refused without it.
+            span = find(body, ("params", "_meta"))
+            meta = b"{}" if span is None else body[slice(*span)]
+            asked = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":{"_meta":%b}}'
+            body = asked % (ask.envelope.id_bytes, dump(shape.method), meta)
         elif cursor is None:
             body = edit(body, [Drop(("params", "cursor"))])
         if cursor is not None:

@@ -104,6 +104,26 @@ async def test_what_fits_a_template_goes_to_its_server(tmp_path: Path) -> None:
         assert (await client.rpc("resources/read", {"uri": "z:7"}))["error"]["code"] == -32002
 
 
+async def test_what_a_first_request_needs_is_asked_for_by_its_own_name(tmp_path: Path) -> None:
+    """A stateless client that has listed nothing reads a resource: each list is asked for with its own fields and what
+    the client says of itself, so that no server refuses it."""
+    async with mount(tmp_path, {"a": library("x:1"), "b": library("x:2")}) as (ups, client):
+        client.session = None
+        fields = {"mcp_protocol_version": MODERN_VERSION, "mcp_method": "resources/read", "mcp_name": "x:2"}
+        read = await client.rpc(
+            "resources/read",
+            {"uri": "x:2", "_meta": MODERN_META},
+            fields=fields | {"mcp_param_region": "north"},
+        )
+        assert read["result"]["contents"][0]["text"] == f"127.0.0.1:{ups['b'].port}"
+        for method in ("resources/list", "resources/templates/list"):
+            for asked in ups["b"].calls(method):
+                assert asked.head["mcp-method"] == method
+                assert asked.message["params"] == {"_meta": MODERN_META}
+                assert asked.head.get("mcp-name") is asked.head.get("mcp-param-region") is None
+        assert ups["b"].calls("resources/read")[0].head["mcp-name"] == "x:2"
+
+
 async def test_ten_clients_that_only_list_share_one_session(tmp_path: Path) -> None:
     """A warm list asks no server, and opens no session of a client."""
     async with mount(tmp_path, {"a": tooled("a", "run"), "b": tooled("b", "run")}) as (ups, client):
