@@ -1,4 +1,4 @@
-"""``mcp-adapter demo``: the adapter in front of a small MCP server, and of a shop that it hosts itself.
+"""``mcp-adapter demo``: a small MCP server, and a shop that the adapter hosts itself, at one address.
 
 config.yaml is its configuration, welcome.txt is what a person reads, and the files in tools are the shop's tools.
 """
@@ -74,7 +74,7 @@ def welcome(host: str, port: int, root: Path) -> str:
     reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - compared, not bound
     base = f"http://{reachable}:{port}"
     values = {
-        "url": f"{base}/mcp/demo",
+        "url": f"{base}/mcp/all",
         "base": base,
         "python": shlex.quote(sys.executable),
         "tools": str(TOOLS),

@@ -96,10 +96,18 @@ def wait_until_closed(port: int) -> None:
 
 
 def test_the_sdk_lists_the_tools(demo: Demo) -> None:
-    """The first suggestion prints the server's name and its tools, the adapter's own among them."""
-    name, *tools = pasted(demo.suggestion(1)).split()
-    assert name == "adapter-demo"
-    assert {"query_orders", "draw_chart", "demo_get_upload_url"} <= set(tools)
+    """The first suggestion prints the tools of both servers at one address, the adapter's own among them."""
+    _, *tools = pasted(demo.suggestion(1)).split()
+    assert {"demo_query_orders", "demo_draw_chart", "demo_get_upload_url", "shop_forecast"} <= set(tools)
+    assert len(set(tools)) == len(tools)
+
+
+def test_the_one_address_comes_first(demo: Demo) -> None:
+    """The first address that is printed is the one of all servers, and so is that of the client's entry."""
+    first, *_ = re.findall(r"http://[^\s\"]+", demo.welcome)
+    (entry,) = [line for line in demo.welcome.splitlines() if "mcpServers" in line]
+    assert first.endswith("/mcp/all")
+    assert json.loads(entry)["mcpServers"] == {"all": {"type": "http", "url": first}}
 
 
 @pytest.mark.skipif(not (NODE_TOOLS / "mcp-inspector").exists(), reason="the MCP inspector is not installed")
@@ -181,7 +189,7 @@ def test_killed_leaves_no_orphan(demo: Demo) -> None:
 
 def test_a_second_start_uses_the_same_state(demo: Demo) -> None:
     """A session that was opened before a restart is still known to the adapter after it."""
-    url = re.search(r"http://127\.0\.0\.1:(\d+)/mcp/demo", demo.welcome)
+    url = re.search(r"http://127\.0\.0\.1:(\d+)/mcp/all", demo.welcome)
     assert url is not None
     fields = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     opened = httpx2.post(url[0], content=INITIALIZE, headers=fields)

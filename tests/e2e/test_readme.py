@@ -44,7 +44,7 @@ def reader(node: Path, chromium: Path, tmp_path: Path) -> Beginner:
 @pytest.fixture
 def mount(reader: Beginner) -> Iterator[str]:
     """The address of the browser, as the README says it, while the adapter runs."""
-    (address,) = set(re.findall(r"http://127\.0\.0\.1:8932/mcp/\w+", README.read_text()))
+    (address,) = set(re.findall(r"http://127\.0\.0\.1:8932/mcp/b\w+", README.read_text()))
     with reader.runs("mcp-adapter serve", ready="serving"):
         yield address.replace(SHOWN_PORT, str(reader.port))
 
