@@ -26,7 +26,7 @@ from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @dataclass
@@ -122,12 +122,6 @@ async def changes_under_load(place: Path, times: int) -> None:
 async def test_other_servers_notice_nothing_of_a_change(tmp_path: Path) -> None:
     """Twenty times, under load, with the official client in a session of a server that is a process."""
     await changes_under_load(tmp_path, 20)
-
-
-@pytest.mark.deep
-async def test_other_servers_notice_nothing_of_many_changes(tmp_path: Path) -> None:
-    """The same, two hundred times."""
-    await changes_under_load(tmp_path, 200)
 
 
 async def test_a_changed_file_is_noticed(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from adapter.app import App, build, running
 from adapter.app.changes.reload import SettingsReload
 from adapter.edge.http.listener import Grace
@@ -26,7 +28,7 @@ from tests.edge.raw import (
     result,
 )
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 PID = """
 import json, os, sys
@@ -124,7 +126,8 @@ async def called(client: RawClient, path: str, name: str = "tool") -> str:
     return str(told["result"]["content"][0]["text"])
 
 
-async def test_what_did_not_change_keeps_session_process_and_stream() -> None:
+@pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.deep)])
+async def test_what_did_not_change_keeps_session_process_and_stream(times: int) -> None:
     """A server over stdio and one over HTTP do not notice that another one changes, again and again, under load."""
     async with RawUpstream(Scripted("kept")) as kept, RawUpstream(Scripted("other")) as other:
         servers = {"kept": over_http(kept), "process": over_stdio(), "other": over_http(other)}
@@ -147,7 +150,7 @@ async def test_what_did_not_change_keeps_session_process_and_stream() -> None:
                 for path, expected in (("/mcp/kept", "kept"), ("/mcp/other", "other")):
                     group.create_task(load_on(path, expected))
                 before = one.app.servers["kept"], one.app.servers["process"]
-                for number in range(20):
+                for number in range(times):
                     servers["other"]["tool_defaults"] = {"tool_call_timeout_seconds": 100 + number}
                     was = done
                     assert await one.apply()
