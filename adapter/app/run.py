@@ -222,8 +222,6 @@ async def _close(app: App) -> None:
     app.checks.close()
     if app.grants is not None:
         await app.grants.close(FAREWELL)
-    guards = [server.stages.guard for server in app.servers.values()]
-    await asyncio.gather(*(guard.close() for guard in guards if guard is not None))
     await app.server_parts.close()
     await app.server_parts.upstreams.close()
     with contextlib.suppress(StoreUnavailable):

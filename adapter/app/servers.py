@@ -203,7 +203,9 @@ class Servers:
             await each.end_lost()
 
     async def close(self) -> None:
-        """Close the connections to these servers."""
+        """Stop reading their tool lists, and close the connections to these servers."""
+        guards = [server.stages.guard for server in self.by_id.values()]
+        await asyncio.gather(*(guard.close() for guard in guards if guard is not None))
         await asyncio.gather(*(server.upstream.close() for server in self.by_id.values()))
 
 

@@ -79,6 +79,8 @@ class Compiled:
         """Compile the plans of one more server, and host it if its tools run here. Raises SettingsError."""
         place = f"servers[{self.planning.settings.servers.index(entry)}]"
         self.hosting.host(entry, place)
+        # Only a command asks for them: of each change some would stay.
+        self.hosting.statements.clear()
         if self.planning.concerns(entry):
             self.planning.check(entry, place)
         if self.loading.problems:
