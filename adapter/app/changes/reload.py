@@ -139,6 +139,7 @@ class SettingsReload:
         parts.by_id.clear()
         parts.by_id.update(in_order)
         if app.metering is not None:
+            app.metering.detach_servers(leaving)
             app.metering.attach_servers(parts.only({entry.id for entry in built}))
         for act in app.on_change:
             act()

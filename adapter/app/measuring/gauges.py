@@ -103,6 +103,16 @@ class Gauges:
             self._totals[metric, labels] = value
             self._sink.count(metric, *labels, by=value - before)
 
+    def end(self, readings: Iterator[GaugeReading]) -> None:
+        """Take the last readings of a part that is no more: its gauges fall to zero, and totals begin anew."""
+        for reading in readings:
+            metric, _, labels = reading
+            if metric.kind == "gauge":
+                self._sink.put(metric, 0, *labels)
+            else:
+                self._take(reading)
+                self._totals.pop((metric, labels), None)
+
     async def run(self) -> None:
         """Read every INTERVAL seconds until cancelled, and note how late the event loop is."""
         async with asyncio.TaskGroup() as group:

@@ -87,6 +87,8 @@ class AdapterMetrics:
         self.gauges.flushes += [self.requests.flush, self.operations.waiting.flush]
         self._flushes: dict[str, Flush] = {}
         """Those of the upstreams of servers, by their ids."""
+        self._built: dict[str, tuple[ServerOperations, Flush]] = {}
+        """Those of servers that are built and not attached yet: settings may be refused in between."""
         self._places: list[ConnectionLimit] = []
         self._prometheus = settings.telemetry.prometheus
         self._writing = asyncio.Lock()
@@ -110,10 +112,9 @@ class AdapterMetrics:
     def observed(self, entry: ServerSettings, stages: StageTable, upstream: Upstream) -> Upstream:
         """A server's upstream, to which each operation is counted, and is a span where spans are recorded."""
         operations = ServerOperations(entry.id, tool_names(entry, stages))
-        self.operations.servers[entry.id] = operations
         kind = entry.upstream.kind
         counts = SentCounts(entry.id, self.registry, operations.tools.label, kind.network)
-        self._flush_by(entry.id, counts.waiting.flush)
+        self._built[entry.id] = operations, counts.waiting.flush
         spans = None
         # Tools that run here have spans of their own.
         if self._spans is not None and kind.needs is not None:
@@ -134,6 +135,8 @@ class AdapterMetrics:
         """Have everything counted that these servers do."""
         sink = self.registry
         for server in servers.by_id.values():
+            self.operations.servers[server.id], flush = self._built.pop(server.id)
+            self._flush_by(server.id, flush)
             server.wiring.on_look = partial(sink.count, metrics.WIRING_RUNS, server.id)
             if isinstance(server.stages.guard, ToolGuard):
                 server.stages.guard.on_drift = partial(sink.count, metrics.DRIFT, server.id)
@@ -141,6 +144,10 @@ class AdapterMetrics:
                 server.connections.watch(partial(_waited, sink, "upstream"))
         for server_id, monitor in servers.monitors.items():
             monitor.on_ping = partial(_pinged, sink, server_id)
+
+    def detach_servers(self, servers: Servers) -> None:
+        """Show no more what was read of these servers, which are served no more or built anew."""
+        self.gauges.end(gauges.of_servers(servers.by_id.values()))
 
     def attach(self, core: Core, buffers: RequestBuffers, fallback: FallbackStore | None) -> None:
         """Have everything counted that the parts behind the edge do, and read their gauges."""

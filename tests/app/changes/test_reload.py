@@ -110,6 +110,14 @@ def over_http(up: RawUpstream, **more: Any) -> dict[str, Any]:
     return {"upstream": {"url": up.url}, **more}
 
 
+def keyless(up: RawUpstream, place: Path) -> dict[str, Any]:
+    """A server that cannot be built: its key is not there."""
+    key = {"type": "client_credentials", "token_endpoint": "https://issuer.example/token"}
+    key |= {"client_id": "me", "client_authentication": "private_key_jwt"}
+    key |= {"private_key_file": str(place / "no")}
+    return {"upstream": {"url": up.url, "auth": key}}
+
+
 def over_stdio(**more: Any) -> dict[str, Any]:
     return {"upstream": {"transport": "stdio", "command": sys.executable, "args": ["-c", PID]}, **more}
 
@@ -238,10 +246,7 @@ async def test_a_server_that_cannot_be_built_leaves_all_as_it_is(tmp_path: Path)
         async with reloaded(servers) as one, one.client() as client:
             before = dict(one.app.servers)
             servers["one"] = over_http(other)
-            key = {"type": "client_credentials", "token_endpoint": "https://issuer.example/token"}
-            key |= {"client_id": "me", "client_authentication": "private_key_jwt"}
-            key |= {"private_key_file": str(tmp_path / "no")}
-            servers["last"] = {"upstream": {"url": up.url, "auth": key}}
+            servers["last"] = keyless(up, tmp_path)
             assert not await one.apply()
             assert dict(one.app.servers) == before
             assert await called(client, "/mcp/one") == "one"
@@ -402,3 +407,39 @@ async def test_all_parts_follow_a_change(tmp_path: Path) -> None:
                 assert [*one.app.server_parts.monitors] == ["files", "new"]
             async with asyncio.timeout(PATIENCE):
                 await asyncio.gather(*one.app.retiring)
+
+
+def counted(app: App, name: str, **labels: str) -> float:
+    """What the metrics show for a name and labels, whatever the others are."""
+    assert app.metering is not None
+    found = [each for family in app.metering.registry.collect() for each in family.samples]
+    return sum(each.value for each in found if each.name == name and labels.items() <= each.labels.items())
+
+
+async def test_metrics_follow_a_change_and_not_a_refused_one(tmp_path: Path) -> None:
+    """A server that was built anew, or was to be, is counted on; of one that left no state stays."""
+    more = {"telemetry": {"prometheus": {"enabled": True}}}
+    sent, used = "mcp_client_operation_duration_seconds_count", "adapter_upstream_connections_used_total"
+    async with RawUpstream(Scripted("one")) as up:
+        servers = {"one": over_http(up), "leaves": over_http(up)}
+        core = {"port": 0, "upstream_ping": {"enabled": False}}
+        app = build(settings_of(servers, core, **more))
+        async with running(app, Grace(PATIENCE)) as (_, port):
+            one = Reloaded(app, port, servers, core)
+            await one.reload.begin()
+            async with one.client() as client:
+                assert await called(client, "/mcp/leaves") == "one"
+                servers["one"] = over_http(up, tool_defaults={"tool_call_timeout_seconds": 50})
+                servers["two"] = keyless(up, tmp_path)
+                assert not await one.apply(**more)
+                assert await called(client, "/mcp/one") == "one"
+                await fetched(client, "/metrics")
+                sent_before, used_before = (counted(app, each, server_id="one") for each in (sent, used))
+                assert sent_before and used_before
+                one.servers = {"one": over_http(up, tool_defaults={"tool_call_timeout_seconds": 50})}
+                assert await one.apply(**more)
+                assert await called(client, "/mcp/one") == "one"
+                await fetched(client, "/metrics")
+                assert counted(app, sent, server_id="one") > sent_before
+                assert counted(app, used, server_id="one") > used_before
+                assert counted(app, "adapter_upstream_connections", server_id="leaves") == 0

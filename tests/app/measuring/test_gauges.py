@@ -11,7 +11,7 @@ from structlog import get_logger
 from structlog.testing import capture_logs
 
 from adapter.app.measuring.gauges import TURN, GaugeReading, Gauges
-from adapter.rules.metrics.catalogue import BUFFERED, FILES, GRANTS
+from adapter.rules.metrics.catalogue import BREAKER_STATE, BUFFERED, FILES, GRANTS, UPSTREAM_CONNECTIONS_USED
 from adapter.telemetry.metric_registry import MetricRegistry
 
 
@@ -115,3 +115,21 @@ async def test_others_have_turns_while_much_is_counted() -> None:
         assert counted - before <= 2
     await reading
     assert counted == 20
+
+
+async def test_what_is_read_of_a_part_that_ended_does_not_stay() -> None:
+    """Its gauges fall to zero, and what its successor counts from zero is added."""
+    read, registry = gauges()
+
+    def of_server(used: int) -> Iterator[GaugeReading]:
+        yield GaugeReading(BREAKER_STATE, 2, ("one",))
+        yield GaugeReading(UPSTREAM_CONNECTIONS_USED, used, ("one", "new"))
+
+    read.sources.append(lambda: of_server(5))
+    await read.read()
+    read.end(of_server(7))
+    assert shown(registry)[BREAKER_STATE.name] == 0
+    read.sources[-1] = lambda: of_server(2)
+    await read.read()
+    assert shown(registry)[BREAKER_STATE.name] == 2
+    assert shown(registry)[UPSTREAM_CONNECTIONS_USED.name] == 9
