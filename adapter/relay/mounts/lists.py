@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import NamedTuple
 
 from adapter.relay.background import in_turns, nothing
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.mounts.held_lists import HeldList, HeldLists, ListKey
 from adapter.relay.mounts.sessions import MountSession
+from adapter.relay.stages import asked_cursor
+from adapter.rules.access.principals import party_of
 from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.mounts.lists import (
@@ -19,11 +23,13 @@ from adapter.rules.mounts.lists import (
     RESOURCES,
     TEMPLATES,
     TOOLS,
+    MergedList,
     ServerList,
-    asks_for_page,
     change_of,
+    cursor_of,
     list_response,
     merged,
+    read_cursor,
 )
 from adapter.rules.mounts.names import HiddenName, NameTable, NamingRules, Owner, ServerNames
 from adapter.rules.mounts.uris import ServerUris, UriTable, names_uri
@@ -32,6 +38,14 @@ from adapter.wire.eras import MODERN, Era
 
 KEPT, KEPT_BYTES = 64, 64 << 20
 """Joined lists of one mount, and their bytes, that are kept, and as many tables of names and of URIs."""
+
+SNAPSHOT_SECONDS, SNAPSHOTS = 60.0, 1000
+"""Seconds for which a list stays what it was for a caller who has its first page, and the number of such lists."""
+
+NO_SUCH_CURSOR = (
+    f"This cursor is not from this list, or the list has changed and {SNAPSHOT_SECONDS:g} s have passed since its "
+    "first page: list again without a cursor."
+)
 
 MOST_TOLD = 1000
 """Hidden names of one mount that are told once."""
@@ -57,25 +71,38 @@ class ListRules:
         return self.tools if shape is TOOLS else self.prompts
 
 
+class Snapshot(NamedTuple):
+    """A list of which a caller has had the first page, and the servers that were missing in it."""
+
+    found: MergedList
+    missing: Mapping[str, str]
+    expires: float = 0.0
+
+
 @dataclass(eq=False, slots=True)
 class MountLists:
-    """Answers requests for lists at one mount. ``servers`` are in its order."""
+    """Answers requests for lists at one mount. ``servers`` are in its order; ``clock`` never goes back."""
 
     servers: Sequence[HeldLists]
     rules: ListRules
+    clock: Callable[[], float] = time.monotonic
     on_hidden: Callable[[HiddenName], None] = field(default=nothing, init=False)
     """Is told of each name that is hidden, when that is found out."""
     listeners: set[Callable[[ListShape], None]] = field(default_factory=set, init=False)
     """Streams of clients, each of which is told when a list is another one than it was."""
     _told: LastUsed[HiddenName, bool] = field(default_factory=lambda: LastUsed(MOST_TOLD), init=False)
     _tables: dict[str, NameTable] = field(default_factory=dict, init=False)
-    _joined: LastUsed[tuple[object, ...], bytes] = field(init=False)
+    _joined: LastUsed[tuple[object, ...], MergedList] = field(init=False)
+    _snapshots: LastUsed[str, Snapshot] = field(init=False)
     _names: LastUsed[tuple[str, Serials], NameTable] = field(init=False)
     _uris: LastUsed[Serials, UriTable] = field(init=False)
     _of_server: LastUsed[tuple[str, int], ServerNames] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._joined = LastUsed(KEPT, KEPT_BYTES, lambda array: Weight(id(array), len(array)))
+        self._joined = LastUsed(KEPT, KEPT_BYTES, lambda found: Weight(id(found), found.size))
+        self._snapshots = LastUsed(
+            SNAPSHOTS, KEPT_BYTES, lambda held: Weight(id(held.found), held.found.size)
+        )
         self._names, self._uris = LastUsed(KEPT), LastUsed(KEPT)
         for each in self.servers:
             each.on_held = self._tables.clear
@@ -99,14 +126,51 @@ class MountLists:
 
     async def merged(self, ask: ClientRequest, session: MountSession | None, method: str) -> bytes:
         """The response to a request for a list, with what is known of each server within the mount's time."""
-        envelope, shape = ask.envelope, KINDS[method]
+        envelope = ask.envelope
         assert isinstance(envelope, Envelope)
-        if asks_for_page(envelope.body):
-            return error_response(envelope.id_bytes, INVALID_PARAMS, "Unknown cursor: the list has one page.")
+        whose = party_of(ask.sender.caller) if session is None else session.session.key
+        cursor = asked_cursor(envelope.body)
+        if cursor is None:
+            held, page = await self._now(KINDS[method], ask, session), 0
+        elif (found := await self._page_at(cursor, whose, method, ask, session)) is not None:
+            held, page = found
+        else:
+            return error_response(envelope.id_bytes, INVALID_PARAMS, NO_SUCH_CURSOR)
+        following = None
+        if page + 1 < len(held.found.pages):
+            seal = held.found.seal(whose, method)
+            following = cursor_of(seal, page + 1)
+            if cursor is None:
+                self._snapshots.put(seal, held._replace(expires=self.clock() + SNAPSHOT_SECONDS))
+        return list_response(
+            envelope.id_bytes,
+            KINDS[method].key,
+            held.found.pages[page],
+            held.missing,
+            modern=ask.sender.era is MODERN,
+            cursor=following,
+        )
+
+    async def _page_at(
+        self, cursor: str, whose: str, method: str, ask: ClientRequest, session: MountSession | None
+    ) -> tuple[Snapshot, int] | None:
+        """The list and the page that a cursor of this caller's leads to."""
+        read = read_cursor(cursor)
+        if read is None:
+            return None
+        seal, page = read
+        held = self._snapshots.values.get(seal)
+        if held is None or self.clock() >= held.expires:
+            # Another process gave the first page, or it was long ago: the list may be the same all the same.
+            held = await self._now(KINDS[method], ask, session)
+        is_known = held.found.seal(whose, method) == seal and page < len(held.found.pages)
+        return (held, page) if is_known else None
+
+    async def _now(self, shape: ListShape, ask: ClientRequest, session: MountSession | None) -> Snapshot:
+        """The list as it is now."""
         lists = await self._all(shape, ask, session)
         missing = {each.entries.server: each.missing for each in lists if each.missing is not None}
-        array = await self._array(shape, lists, ask, session)
-        return list_response(envelope.id_bytes, shape.key, array, missing, modern=ask.sender.era is MODERN)
+        return Snapshot(await self._merged(shape, lists, ask, session), missing)
 
     async def _all(
         self, shape: ListShape, ask: ClientRequest, session: MountSession | None
@@ -129,22 +193,22 @@ class MountLists:
         for tell in tuple(self.listeners):
             tell(shape)
 
-    async def _array(
+    async def _merged(
         self, shape: ListShape, lists: Sequence[HeldList], ask: ClientRequest, session: MountSession | None
-    ) -> bytes:
+    ) -> MergedList:
         names = await self._table(shape, lists) if shape in (TOOLS, PROMPTS) else None
         resources: Sequence[HeldList] = ()
         templates: Sequence[HeldList] = ()
         if names is None or any(each.entries.links for each in lists):
             resources, templates = await self._all_uris(ask, session)
         key = shape.method, _serials_of(lists), _serials_of(resources), _serials_of(templates)
-        array = self._joined.get(key)
-        if array is None:
+        found = self._joined.get(key)
+        if found is None:
             change = change_of(shape, names, self._uri_table(resources, templates))
             once = self.rules.own_resources if shape is RESOURCES else frozenset[str]()
-            array = await in_turns(merged([each.entries for each in lists], change, once))
-            self._joined.put(key, array)
-        return array
+            found = await in_turns(merged([each.entries for each in lists], change, once))
+            self._joined.put(key, found)
+        return found
 
     def table_at_hand(self, method: str) -> NameTable | None:
         """The table that all callers share, as long as no list has changed; None where they share none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,8 +21,13 @@ from adapter.wire.spans import Edit, Replace, edit
 MISSING = "mcp-file-adapter/missing"
 """The member of a list's ``_meta`` that names the servers of which it may not be whole, each with a reason."""
 
+PAGE, PAGE_BYTES = 1000, 4 << 20
+"""Entries of one page, and their bytes, though always one entry. Several hosts read the first page only, so that it has
+more tools than they can use.
+"""
 
 _LINK = b"resourceUri"
+_CURSOR = re.compile(r"([0-9a-f]{64})-([0-9]{1,6})")
 
 
 TOOLS, PROMPTS = SHAPES[OfferKind.TOOL], SHAPES[OfferKind.PROMPT]
@@ -125,42 +132,79 @@ def _told_apart(member: str, show: Callable[[str, str], str], server: str, uri: 
     return entry if shown == uri else edit(entry, [Replace((member,), dump(shown))])
 
 
+class MergedList(NamedTuple):
+    """The pages of a merged list, each a JSON array, with the ``digest`` and the ``size`` of all."""
+
+    pages: Sequence[bytes]
+    digest: bytes
+    size: int
+
+    def seal(self, whose: str, method: str) -> str:
+        """The text that cursors of this list begin with, for this caller alone. It is the same in all processes that
+        have the same list, and a caller can make up none of another list.
+        """
+        return hashlib.sha256(dump([whose, method]) + self.digest).hexdigest()
+
+
 def merged(
     lists: Sequence[ServerList], change: Change, once: frozenset[str] = frozenset()
-) -> Piecewise[bytes]:
-    """The JSON array of all entries. Of the names ``once``, which are the adapter's own and the same for each server,
-    only the first is there.
+) -> Piecewise[MergedList]:
+    """The list of all entries. Of the names ``once``, which are the adapter's own and the same for each server, only
+    the first is there.
     """
-    texts = []
+    pages: list[bytes] = []
+    texts: list[bytes] = []
     seen: set[str] = set()
+    digest, size = hashlib.sha256(), 0
     for each in lists:
         for name, entry in each.entries:
             if name in once and name in seen:
                 continue
             seen.add(name)
             changed = yield from one_piece(partial(change, each.server, name, entry), len(entry))
-            if changed is not None:
-                texts.append(changed)
-            yield None
+            if changed is None:
+                continue
+            if texts and (len(texts) == PAGE or size + len(changed) > PAGE_BYTES):
+                pages.append(_array(texts))
+                texts, size = [], 0
+            texts.append(changed)
+            size += len(changed)
+            yield from one_piece(partial(digest.update, changed), len(changed))
+    pages.append(_array(texts))
+    return MergedList(pages, digest.digest(), sum(map(len, pages)))
+
+
+def _array(texts: Sequence[bytes]) -> bytes:
     return b"[" + b",".join(texts) + b"]"
 
 
-def asks_for_page(body: bytes) -> bool:
-    """Tell whether a request for a list has a cursor."""
-    if b"cursor" not in body and b"\\u" not in body:
-        return False
-    params = parse(body).get("params")
-    return isinstance(params, dict) and params.get("cursor") is not None
+def cursor_of(seal: str, page: int) -> str:
+    """The cursor of that page of the list with this seal."""
+    return f"{seal}-{page}"
+
+
+def read_cursor(cursor: str) -> tuple[str, int] | None:
+    """The seal and the page that a cursor names; None for one that no mount has made."""
+    found = _CURSOR.fullmatch(cursor)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def list_response(
-    id_bytes: bytes, key: str, array: bytes, missing: Mapping[str, str], *, modern: bool
+    id_bytes: bytes,
+    key: str,
+    page: bytes,
+    missing: Mapping[str, str],
+    *,
+    modern: bool,
+    cursor: str | None = None,
 ) -> bytes:
-    """The response to a request for a list; a modern one is for its caller alone."""
-    rest: dict[str, Any] = {}
+    """The response to a request for a page of a list, with the ``cursor`` of the next; a modern one is for its caller
+    alone.
+    """
+    rest: dict[str, Any] = {} if cursor is None else {"nextCursor": cursor}
     if modern:
         rest |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
     if missing:
         rest["_meta"] = {MISSING: dict(missing)}
     members = b"," + dump(rest)[1:-1] if rest else b""
-    return b'{"jsonrpc":"2.0","id":%b,"result":{%b:%b%b}}' % (id_bytes, dump(key), array, members)
+    return b'{"jsonrpc":"2.0","id":%b,"result":{%b:%b%b}}' % (id_bytes, dump(key), page, members)

@@ -7,9 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import orjson
 import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 
+from adapter.app import App
+from adapter.relay.mounts.lists import NO_SUCH_CURSOR, SNAPSHOT_SECONDS
+from adapter.rules.mounts.lists import PAGE
 from adapter.state.memory import MemoryStore
 from tests.edge.company import ALICE, AUTH, BOB, RULES, office
 from tests.edge.conftest import StartAdapter, StartUpstream
@@ -248,8 +254,8 @@ async def test_a_changed_list_is_read_again(tmp_path: Path) -> None:
         assert await client.names() == ["a_run", "a_stop"]
 
 
-async def test_the_list_has_one_page(tmp_path: Path) -> None:
-    """All pages of the servers are in it, and a cursor is one of another time."""
+async def test_the_pages_of_servers_are_joined(tmp_path: Path) -> None:
+    """A cursor of a server is none of the mount."""
 
     async def script(exchange: Exchange) -> None:
         params: Any = exchange.message.get("params") or {}
@@ -260,6 +266,73 @@ async def test_the_list_has_one_page(tmp_path: Path) -> None:
     async with mount(tmp_path, {"a": script}) as (_, client):
         assert await client.names() == ["a_one", "a_two"]
         assert (await client.rpc("tools/list", {"cursor": "2"}))["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("mode", ["legacy", MODERN_VERSION])
+async def test_an_official_client_pages_through_a_merged_list(mode: str, tmp_path: Path) -> None:
+    """It gets each tool of each server once."""
+    names = [f"t{number}" for number in range(PAGE)]
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in [*names, "last"]]
+    async with (
+        RawUpstream(serving({"tools/list": {"tools": tools[:-1]}})) as one,
+        RawUpstream(serving({"tools/list": {"tools": tools}})) as two,
+        mounted(tmp_path, {"a": one.url, "b": two.url}) as port,
+        httpx2.AsyncClient(timeout=20) as http,
+        Client(
+            streamable_http_client(f"http://127.0.0.1:{port}{ALL}", http_client=http), mode=mode, cache=None
+        ) as client,
+    ):
+        pages = [await client.list_tools()]
+        while (cursor := pages[-1].next_cursor) is not None:
+            pages.append(await client.list_tools(cursor=cursor))
+    assert [len(page.tools) for page in pages] == [PAGE, PAGE, 1]
+    found = [tool.name for page in pages for tool in page.tools]
+    assert found == [f"a_{name}" for name in names] + [f"b_{name}" for name in [*names, "last"]]
+
+
+async def test_a_list_that_changes_stays_what_it_was_for_its_cursors(tmp_path: Path) -> None:
+    """Its pages are those of one moment; after 60 seconds a cursor of it is refused with a sentence."""
+    now, apps, more = [0.0], list[App](), [5]
+
+    async def changing(exchange: Exchange) -> None:
+        await tooled("a", *(f"t{number}" for number in range(PAGE + more[0])))(exchange)
+
+    async with mount(tmp_path, {"a": changing}, apps=apps) as (_, client):
+        lists = apps[0].merged[0].lists
+        lists.clock = lambda: now[0]
+        cursor = {"cursor": (await client.rpc("tools/list"))["result"]["nextCursor"]}
+        more[0] = 9
+        lists.changed("a")
+        assert len((await client.rpc("tools/list", cursor))["result"]["tools"]) == 5
+        await client.rpc("tools/list")
+        assert len((await client.rpc("tools/list", cursor))["result"]["tools"]) == 5
+        now[0] = SNAPSHOT_SECONDS
+        error = (await client.rpc("tools/list", cursor))["error"]
+        assert (error["code"], error["message"]) == (-32602, NO_SUCH_CURSOR)
+
+
+async def test_a_cursor_is_of_one_caller_and_good_in_other_processes(tmp_path: Path) -> None:
+    """Another process answers it by the same list; a stranger's is refused, as is a page that is none."""
+    names = [f"t{number}" for number in range(PAGE + 1)]
+    store = MemoryStore()
+    async with (
+        RawUpstream(tooled("a", *names)) as up,
+        mounted(tmp_path / "one", {"a": up.url}, store) as port,
+        mounted(tmp_path / "two", {"a": up.url}, store) as other_port,
+        MountClient(port) as client,
+        MountClient(other_port) as elsewhere,
+        MountClient(port) as stranger,
+    ):
+        await client.open()
+        await stranger.open()
+        elsewhere.session = client.session
+        cursor = (await client.rpc("tools/list"))["result"]["nextCursor"]
+        second = await client.rpc("tools/list", {"cursor": cursor})
+        assert [tool["name"] for tool in second["result"]["tools"]] == [f"a_{names[-1]}"]
+        assert await elsewhere.rpc("tools/list", {"cursor": cursor}) == second
+        assert (await stranger.rpc("tools/list", {"cursor": cursor}))["error"]["code"] == -32602
+        behind = {"cursor": cursor.removesuffix("1") + "2"}
+        assert (await client.rpc("tools/list", behind))["error"]["code"] == -32602
 
 
 async def test_instructions_stand_under_the_names_of_their_servers(tmp_path: Path) -> None:
