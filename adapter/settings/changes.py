@@ -82,7 +82,7 @@ def _features(settings: Settings) -> dict[str, Any]:
         "servers[].tools": plans,
         "servers[].stages.cache.shared": shares and settings.state_persistence.type != "memory",
         "servers[].upstream.auth": any(entry.upstream.auth.type == "authorization_code" for entry in servers),
-        "code of tools": sorted(_code_below(settings.directory)) if plans else (),
+        "code of tools": sorted({*_code_below(settings.directory), *_code_named(settings)}) if plans else (),
     }
 
 
@@ -98,6 +98,22 @@ def _code_below(directory: Path) -> Iterator[tuple[str, int, int]]:
                 yield (str(file), *stamp)
         if seen > MOST_FILES:
             return
+
+
+def _code_named(settings: Settings) -> Iterator[tuple[str, int, int]]:
+    """The files with code that the settings name, such as ``/opt/tools.py#handler``, wherever they are."""
+    for text in _texts(_plain(settings)):
+        file = Path(settings.directory, text.partition("#")[0])
+        if file.suffix in CODE and "\0" not in text and (stamp := _stamp(file)) is not None:
+            yield (str(file), *stamp)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
 
 
 def _of_server(settings: Settings, entry: ServerSettings) -> list[Any]:

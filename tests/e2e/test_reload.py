@@ -39,8 +39,9 @@ class Changed:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """The log so far."""
-        text = (self.front.place / "adapter.log").read_text()
-        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        # The last line may just be written.
+        whole = (self.front.place / "adapter.log").read_text().rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
     def logged(self, event: str) -> list[dict[str, Any]]:
         return [line for line in self.lines if line.get("event") == event]

@@ -118,3 +118,14 @@ def test_a_merged_mount_changes_with_its_servers() -> None:
     before, after = read(mounts=mounts, servers=servers), read(mounts=mounts, servers=others)
     assert changed_keys(digests_of_mounts(before), digests_of_mounts(after)) == ["all"]
     assert lasting(mounts=mounts) == []
+
+
+def test_code_of_tools_counts_wherever_it_is(tmp_path: Path) -> None:
+    """A process loads it once, so that a changed file asks for another one."""
+    code = tmp_path / "work.py"
+    code.write_text("def run(): ...")
+    tool = {"name": "run", "handler": f"{code}#run"}
+    servers = [{"id": "one", "upstream": {"transport": "hosted"}, "tools": {"define": [tool]}}]
+    before = lasting_digests(read(servers=servers))
+    code.write_text("def run(): return 1")
+    assert changed_keys(before, lasting_digests(read(servers=servers))) == ["code of tools"]

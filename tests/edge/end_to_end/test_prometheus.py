@@ -71,6 +71,7 @@ async def assert_exemplars(prometheus: Prometheus, collector: Collector) -> None
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.timed
 async def test_every_query_is_answered(
     collector: Collector, tmp_path: Path, upstream: StartUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
