@@ -12,7 +12,7 @@ from typing import Any
 
 from adapter.errors import AdapterError
 from adapter.relay.call.get_streams import ACKNOWLEDGED
-from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges
+from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges, both
 from adapter.relay.flow import last_words_behind
 from adapter.relay.mounts.asks import message_to, stream_from, with_version
 from adapter.relay.mounts.events import MemberEvents, News, Uris
@@ -78,15 +78,16 @@ class MergedStream:
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         """What the servers say, as it comes."""
         over = asyncio.ensure_future(self._over.wait())
+        taking: asyncio.Future[bytes] = over.get_loop().create_future()
         try:
             while True:
                 taking = asyncio.ensure_future(self._pieces.get())
                 await asyncio.wait((taking, over), return_when=asyncio.FIRST_COMPLETED)
                 if not taking.done():
-                    taking.cancel()
                     return
                 yield taking.result()
         finally:
+            taking.cancel()
             over.cancel()
             self.abort()
 
@@ -97,7 +98,7 @@ class MergedStream:
     async def _follow(self, server: Server, after: str | None) -> None:
         pause = SHORTEST_PAUSE
         while True:
-            events = MemberEvents(server, self.news, self.uris)
+            events = MemberEvents(server, self.news, self.uris, self.session.marked(server.id))
             try:
                 if not await self._read(server, after, events):
                     return
@@ -138,24 +139,24 @@ async def open_stream(
     """Open a stream of a session, or resume one. Raises StoreUnavailable."""
     stream = MergedStream(relay, sessions, ask, session, news, uris, listeners)
     resumed = member_of(ask.sender.last_event_id, servers)
-    if resumed is not None and await sessions.is_open(session, servers[resumed[0]]):
-        stream.follow(servers[resumed[0]], resumed[1])
-    if not session.streams:
-        # Many servers allow one such stream in a session: of several that are open here the first one has it.
-        session.streams.append(stream)
-        listeners.add(stream.tell)
-        sessions.follow_others(session)
-        for server in servers.values():
-            if await sessions.is_open(session, server):
-                stream.follow(server)
+    try:
+        if resumed is not None and await sessions.is_open(session, servers[resumed[0]]):
+            stream.follow(servers[resumed[0]], resumed[1])
+        if not session.streams:
+            # Many servers allow one such stream in a session: of several that are open here the first one has it.
+            session.streams.append(stream)
+            listeners.add(stream.tell)
+            sessions.follow_others(session)
+            for server in servers.values():
+                if await sessions.is_open(session, server):
+                    stream.follow(server)
+    except BaseException:
+        stream.abort()
+        raise
     session.session.hold(stream)
-    return ClientResponse(
-        200,
-        _FIELDS,
-        stream.pieces(),
-        release=lambda: session.session.release(stream),
-        last_words=stream.last_words,
-    )
+    # A client that has gone before the first piece leaves pieces that never began, and so never end.
+    release = both(stream.abort, lambda: session.session.release(stream))
+    return ClientResponse(200, _FIELDS, stream.pieces(), release=release, last_words=stream.last_words)
 
 
 # --- the modern era ---------------------------------------------------------------------------------------------
