@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,6 +29,19 @@ UPDATED: Final = "notifications/resources/updated"
 
 LARGEST: Final = 1 << 20
 """Bytes of a message in which URIs are told apart."""
+
+MOST_COMPARED: Final = 20
+"""Blocks of a result whose URIs are compared with templates. In a longer one those that nobody lists are told apart."""
+
+LONGEST_COMPARED: Final = 1024
+"""Characters of a URI in a list or result that is compared with templates; a longer one that nobody lists is told
+apart.
+"""
+
+MOST_BLOCKS: Final = 400
+"""Blocks of a result in which URIs are told apart."""
+
+_WITH_BLOCKS = ("content", "messages", "contents")
 
 MOST_TEMPLATES: Final = 200
 """Templates of one server that are compared."""
@@ -138,9 +152,12 @@ class UriTable:
         """The URI of a server as clients see it: ``owner`` leads from it back to that server."""
         if self._files and uri.startswith(self._files):
             return uri
-        if uri.startswith(_MARKS) or self._owner_of_plain(uri) != server:
+        if uri.startswith(_MARKS):
             return told_apart(server, uri)
-        return uri
+        # The mark leads back as well as a comparison of a long URI with all templates, which takes its time.
+        is_long = len(uri) > LONGEST_COMPARED and len(self._ids) > 1
+        owner = self._listed.get(uri) if is_long else self._owner_of_plain(uri)
+        return uri if owner == server else told_apart(server, uri)
 
     def shown_template(self, server: str, template: str) -> str:
         """The template of a server as clients see it: whatever fits it leads back to that server."""
@@ -151,8 +168,14 @@ class UriTable:
 
     # --- messages ---------------------------------------------------------------------------------------------
 
+    def _of_listed(self) -> UriTable:
+        """The table that compares no templates."""
+        found = copy(self)
+        found._templates = []
+        return found
+
     def told_apart(self, server: str, data: bytes) -> bytes:
-        """A message of the server with the URIs that clients know. One that is too large to be looked into stays."""
+        """A message of the server with the URIs that clients know. One that is too much to be looked into stays."""
         if len(data) > LARGEST:
             return data
         try:
@@ -164,7 +187,10 @@ class UriTable:
         result, params = message.get("result"), message.get("params")
         edits: list[Edit] = []
         if isinstance(result, dict):
-            edits = self.edits_of_result(server, result, ("result",))
+            if (blocks := _blocks(result)) > MOST_BLOCKS:
+                return data
+            table = self if blocks <= MOST_COMPARED else self._of_listed()
+            edits = table.edits_of_result(server, result, ("result",))
         elif message.get("method") == UPDATED and isinstance(params, dict):
             edits = self.edit_of(server, ("params", "uri"), params.get("uri"))
         return edit(data, edits) if edits else data
@@ -209,6 +235,11 @@ class UriTable:
         if isinstance(resource, dict):
             return self.edit_of(server, (*path, "resource", "uri"), resource.get("uri"))
         return []
+
+
+def _blocks(result: Mapping[str, Any]) -> int:
+    """The number of blocks of a result: each may have one URI."""
+    return sum(len(found) for key in _WITH_BLOCKS if isinstance(found := result.get(key), list))
 
 
 def _objects(found: object) -> list[tuple[int, dict[str, Any]]]:

@@ -8,7 +8,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.mounts.uris import ServerUris, UriTable, told_apart
+from adapter.rules.mounts.uris import (
+    LONGEST_COMPARED,
+    MOST_BLOCKS,
+    MOST_COMPARED,
+    ServerUris,
+    UriTable,
+    told_apart,
+)
 from adapter.wire.spans import edit
 
 IDS = st.sampled_from(["a", "b", "A-b", "c_d"])
@@ -105,3 +112,20 @@ def test_links_in_results_lead_back() -> None:
     assert changed["_meta"] == {"ui": {"resourceUri": "ui://mount/b/w"}, "ui/resourceUri": "ui://mount/b/w"}
     assert changed["structuredContent"] == {"uri": "x:1"}
     assert mount.edits_of_result("a", {"content": [{"type": "resource_link", "uri": "x:1"}]}, ()) == []
+
+
+def test_many_links_and_long_ones_are_compared_with_no_templates() -> None:
+    """They lead back to their server all the same, and those that a server lists stay; of far too many none changes."""
+    mount = table(a=([], ["x:{a}"]), b=(["y:1"], ["z:{b}"]))
+
+    def shown(uris: list[str]) -> list[str]:
+        blocks = [{"type": "resource_link", "uri": uri} for uri in uris]
+        said = mount.told_apart("b", json.dumps({"result": {"content": blocks}}).encode())
+        return [each["uri"] for each in json.loads(said)["result"]["content"]]
+
+    long = "z:" + "1" * LONGEST_COMPARED
+    assert shown(["y:1", "z:1", "x:1", long]) == ["y:1", "z:1", "mount://b/x:1", f"mount://b/{long}"]
+    many = ["y:1"] + ["z:1"] * MOST_COMPARED
+    assert shown(many) == ["y:1"] + ["mount://b/z:1"] * MOST_COMPARED
+    assert mount.owner("mount://b/z:1") == ("b", "z:1")
+    assert shown(["x:1"] * (MOST_BLOCKS + 1)) == ["x:1"] * (MOST_BLOCKS + 1)
