@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -126,18 +127,20 @@ class ListReader:
     ) -> bytes | None:
         """A page, asked for as the client asked at the mount, with what it says of itself."""
         assert isinstance(ask.envelope, Envelope)
-        body = ask.envelope.body
+        body, number = ask.envelope.body, ask.envelope.id
         if ask.envelope.method != shape.method:
+            # Several lists may be read at once in the client's session, and its own request follows.
+            number = f"adapter-{secrets.token_hex(8)}"
             # What a client says of itself is in each request of the modern era, which is refused without it.
             span = find(body, ("params", "_meta"))
             meta = b"{}" if span is None else body[slice(*span)]
             asked = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":{"_meta":%b}}'
-            body = asked % (ask.envelope.id_bytes, dump(shape.method), meta)
+            body = asked % (dump(number), dump(shape.method), meta)
         elif cursor is None:
             body = edit(body, [Drop(("params", "cursor"))])
         if cursor is not None:
             body = edit(body, [Insert(("params", "cursor"), dump(cursor))])
-        return await response_of(await send(body), ask.envelope.id, self.server.rules.answer_limit)
+        return await response_of(await send(body), number, self.server.rules.answer_limit)
 
     async def _modern_page(self, ask: ClientRequest, shape: ListShape, cursor: str | None) -> bytes | None:
         async def send(body: bytes) -> ClientResponse:
