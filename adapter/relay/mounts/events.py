@@ -37,11 +37,19 @@ class MemberEvents:
     """Reads the stream of one server, and gives what clients may have of it. ``news``: see News, ``uris``: see Uris.
 
     ``subscription``: the stream is one part of a client's subscription, which the mount acknowledges and ends itself.
+    ``marked``: see ``downward``.
     """
 
     def __init__(
-        self, server: Server, news: News, uris: Uris = same_uris, *, subscription: bool = False
+        self,
+        server: Server,
+        news: News,
+        uris: Uris = same_uris,
+        marked: str | None = None,
+        *,
+        subscription: bool = False,
     ) -> None:
+        self._marked = marked
         self._subscription = subscription
         self._id = server.id
         self._limit = server.rules.answer_limit
@@ -88,7 +96,7 @@ class MemberEvents:
                 return b""
             if is_news(event.data):
                 self._news(self._id)
-            data = self._uris(self._id, downward(self._id, event.data))
+            data = self._uris(self._id, downward(self._id, event.data, self._marked))
             if data is not event.data:
                 raw = replace_data(event, data)
         if event.id:
@@ -138,8 +146,10 @@ class _ToldApart:
         await self._sink.drained()
 
 
-def told_apart(answer: ClientResponse, server: Server, news: News, uris: Uris = same_uris) -> ClientResponse:
-    """The answer of a server as the client of the mount may have it."""
+def told_apart(
+    answer: ClientResponse, server: Server, news: News, uris: Uris = same_uris, marked: str | None = None
+) -> ClientResponse:
+    """The answer of a server as the client of the mount may have it; ``marked``: see ``downward``."""
     body = answer.body
     # Most answers are such; no line of JSON begins with a bare word.
     if isinstance(body, bytes) and is_plain(body) and not names_uri(body) and not _HAS_ID.search(body):
@@ -147,15 +157,15 @@ def told_apart(answer: ClientResponse, server: Server, news: News, uris: Uris = 
     streams = media_type(answer.headers) == EVENT_STREAM
     if isinstance(body, bytes):
         if streams:
-            events = MemberEvents(server, news, uris)
+            events = MemberEvents(server, news, uris, marked)
             answer.body = events.feed(body) + events.rest
         else:
-            answer.body = uris(server.id, downward(server.id, body))
+            answer.body = uris(server.id, downward(server.id, body, marked))
         if answer.body is not body and answer.body != body:
             answer.headers, answer.length = of_changed_body(answer.headers), None
         return answer
     if streams:
-        events = MemberEvents(server, news, uris)
+        events = MemberEvents(server, news, uris, marked)
         inner = ClientResponse(answer.status, answer.headers, body)
         if isinstance(body, Flow):
             poured = body

@@ -19,7 +19,7 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.mounts.introduction import CAPABILITIES, joined_instructions
 from adapter.rules.mounts.lists import KINDS
-from adapter.rules.mounts.member_ids import member_id, member_of, upward
+from adapter.rules.mounts.member_ids import member_of, upward
 from adapter.rules.mounts.modern_requests import UNSUPPORTED_VERSION, refusal_of
 from adapter.wire.envelope import (
     INVALID_PARAMS,
@@ -298,9 +298,8 @@ class MergedMount:
         session.under_way[message.id] = server.id
         try:
             answer = await self.relay.handle(own)
-            answer = told_apart(
-                answer, server, self.lists.changed, partial(self.lists.told_apart, ask, session)
-            )
+            uris = partial(self.lists.told_apart, ask, session)
+            answer = told_apart(answer, server, self.lists.changed, uris, session.marked(server.id))
         except BaseException:
             session.under_way.pop(message.id, None)
             raise
@@ -386,7 +385,7 @@ class MergedMount:
 
     async def _answer(self, ask: ClientRequest, session: MountSession, envelope: Envelope) -> ClientResponse:
         """A client's answer to a question goes to the server that asked it."""
-        found = member_id(envelope.id, self.servers)
+        found = session.asked_by(envelope.id, self.servers)
         if found is None:
             # It answers nobody's question.
             return ClientResponse(202, [], b"")
@@ -399,7 +398,7 @@ class MergedMount:
             # Each session at a server hears of it when it is opened.
             return ClientResponse(202, [], b"")
         if method == PROGRESS:
-            found = member_id(named(parse(envelope.body), "progressToken"), self.servers)
+            found = session.asked_by(named(parse(envelope.body), "progressToken"), self.servers)
             if found is None:
                 return ClientResponse(202, [], b"")
             return await self._told(

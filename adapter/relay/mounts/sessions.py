@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,6 +32,7 @@ from adapter.rules.access.sessions import (
     session_key,
 )
 from adapter.rules.last_used import LastUsed
+from adapter.rules.mounts.member_ids import MemberId, member_id
 from adapter.state.port import Conflict, StoreListener
 from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope, read_envelope
@@ -102,6 +103,7 @@ class MountSession:
     routes: dict[tuple[str, str | None], Route] = field(default_factory=dict)
     under_way: dict[Number, str] = field(default_factory=dict)
     streams: list[Follower] = field(default_factory=list)
+    _marked: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<MountSession {self.session.key[:8]}: {list(self.members)}>"
@@ -109,6 +111,20 @@ class MountSession:
     def id_at(self, server: str) -> str:
         """The id of the session at that server."""
         return session_id_from(hashlib.sha256(f"{self.id}\0{server}".encode()).digest())
+
+    def marked(self, server: str) -> str:
+        """What stands for that server in ids of its requests: none of the servers can know it."""
+        known = self._marked.get(server)
+        if known is None:
+            digest = hashlib.sha256(self.id_at(server).encode()).hexdigest()
+            known = self._marked[server] = f"{server}~{digest[:16]}"
+        return known
+
+    def asked_by(self, value: object, servers: Collection[str]) -> MemberId | None:
+        """The id of a server's request that the client names so; None where no server of these has chosen it."""
+        server = value.partition("~")[0] if isinstance(value, str) else ""
+        found = member_id(value, (self.marked(server),)) if server in servers else None
+        return None if found is None else MemberId(server, found.id)
 
     def asked(self, number: Number) -> Callable[[], None]:
         """What notes that a request does not wait any more."""

@@ -2,7 +2,8 @@
 
 Servers choose ids without knowing of each other: those of their requests, progress tokens, tasks and events. To clients
 each is ``SERVER.ID``, where ID is its JSON text (of a task, its text); ids of servers have no dot. What clients choose
-is theirs alone, so it stays as it is.
+is theirs alone, so it stays as it is. In a session SERVER has a mark behind it that no server knows: a question with an
+id that another server's might have leads nowhere, however it is hidden from who reads messages here.
 """
 
 from __future__ import annotations
@@ -65,8 +66,11 @@ def is_plain(data: bytes) -> bool:
     return b'"method"' not in data and b'"taskId"' not in data and b"\\u" not in data
 
 
-def downward(server: str, data: bytes) -> bytes:
-    """A message of a server as the clients of the mount may have it."""
+def downward(server: str, data: bytes, marked: str | None = None) -> bytes:
+    """A message of a server as the clients of the mount may have it. ``marked`` stands for the server in ids of its
+    requests.
+    """
+    marked = marked or server
     if is_plain(data) or len(data) > LARGEST:
         return data
     try:
@@ -78,11 +82,11 @@ def downward(server: str, data: bytes) -> bytes:
     edits: list[Edit] = [Replace(path, dump(f"{server}.{task}")) for path, task in _tasks(message)]
     if isinstance(message.get("method"), str):
         if message.get("id") is not None:
-            edits.append(_told_apart(server, data, ("id",)))
+            edits.append(_told_apart(marked, data, ("id",)))
             if token_of(data) is not None:
-                edits.append(_told_apart(server, data, TOKEN))
+                edits.append(_told_apart(marked, data, TOKEN))
         elif message["method"] == CANCELLED and named(message, "requestId") is not None:
-            edits.append(_told_apart(server, data, ("params", "requestId")))
+            edits.append(_told_apart(marked, data, ("params", "requestId")))
     return edit(data, edits) if edits else data
 
 

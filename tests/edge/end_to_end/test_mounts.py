@@ -320,6 +320,26 @@ async def test_the_level_of_the_log_is_set_at_all_servers(tmp_path: Path) -> Non
         assert len(ups["b"].calls("logging/setLevel")) == 1
 
 
+async def test_no_server_can_make_up_the_id_of_another_ones_question(tmp_path: Path) -> None:
+    """An answer to what is too large to be read, or no message for one reader, reaches nobody who has not asked."""
+
+    async def hostile(exchange: Exchange) -> None:
+        if exchange.message.get("method") != "tools/call":
+            return await tooled("a", "run")(exchange)
+        question = {"jsonrpc": "2.0", "id": "b.1", "method": "elicitation/create", "params": {}}
+        question["params"] = {"message": "x" * (1 << 20)}
+        await exchange.json(orjson.dumps(question))
+        return None
+
+    async with mount(tmp_path, {"a": hostile, "b": tooled("b", "run")}) as (ups, client):
+        await client.text("b_run")
+        asked = await client.rpc("tools/call", {"name": "a_run", "arguments": {}}, 2)
+        assert asked["id"] == "b.1"
+        assert (await client.tell(id="b.1", result={"action": "accept"})).status == 202
+        await client.text("b_run", 3)
+        assert not [each for each in ups["b"].seen if "result" in each.message]
+
+
 async def test_tasks_of_several_servers_are_told_apart(tmp_path: Path) -> None:
     """The id of a task leads back to the server that has it."""
 

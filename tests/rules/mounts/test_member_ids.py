@@ -101,3 +101,10 @@ def test_no_bytes_break_it(data: bytes) -> None:
     """Whatever a server says, something leaves; what is plain leaves as it is."""
     assert not is_plain(data) or downward("a", data) is data
     downward("a", b'{"method":' + data + b"}")
+
+
+def test_a_mark_stands_for_the_server_in_ids_of_requests() -> None:
+    """Ids of tasks, which outlive sessions, have none."""
+    data = b'{"method":"ping","id":1,"params":{"taskId":"t"}}'
+    assert downward("a", data, "a~f") == b'{"method":"ping","id":"a~f.1","params":{"taskId":"a.t"}}'
+    assert member_id("a~f.1", ("a~f",)) == ("a~f", b"1")
