@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapter.errors import AdapterError
+from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.call.get_streams import ACKNOWLEDGED
 from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges, both
 from adapter.relay.flow import last_words_behind
@@ -36,6 +36,9 @@ Listeners = set[Callable[[ListShape], None]]
 """Those who are told when a list of the mount is another one than it was."""
 
 _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+TOO_MANY = 429
+"""The status of a server that has a stream, but not at this moment."""
+
 _FIELDS = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache")]
 
 
@@ -117,6 +120,8 @@ class MergedStream:
             with_version(own, version)
         answer = await self.relay.handle(own)
         try:
+            if answer.status >= 500 or answer.status == TOO_MANY:
+                raise UpstreamBroken(f"The upstream server refuses its stream with {answer.status} now.")
             if answer.status != 200 or media_type(answer.headers) != EVENT_STREAM:
                 return False
             async for piece in events.whole(answer):

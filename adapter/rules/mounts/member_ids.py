@@ -1,9 +1,10 @@
 """Ids that the servers of a merged mount choose, told apart for its clients, and back again. Pure.
 
-Servers choose ids without knowing of each other: those of their requests, progress tokens, tasks and events. To clients
-each is ``SERVER.ID``, where ID is its JSON text (of a task, its text); ids of servers have no dot. What clients choose
-is theirs alone, so it stays as it is. In a session SERVER has a mark behind it that no server knows: a question with an
-id that another server's might have leads nowhere, however it is hidden from who reads messages here.
+Servers choose ids without knowing of each other: those of their requests, progress tokens, tasks and events, and the
+states of requests. To clients each is ``SERVER.ID``, where ID is its JSON text (of a task or a state, its text); ids of
+servers have no dot. What clients choose is theirs alone, so it stays as it is. In a session SERVER has a mark behind it
+that no server knows: a question with an id that another server's might have leads nowhere, however it is hidden from
+who reads messages here.
 """
 
 from __future__ import annotations
@@ -26,8 +27,16 @@ _TASKS: tuple[tuple[str, ...], ...] = (
     ("result", "taskId"),
     ("result", "task", "taskId"),
     ("result", "_meta", _RELATED, "taskId"),
+    ("params", "requestState"),
+    ("result", "requestState"),
 )
-"""The places of a task's id (MCP 2025-11-25, "Tasks")."""
+"""The places of a task's id (MCP 2025-11-25, "Tasks"), and of a state that comes back with a call's next round (MCP
+2026-07-28): another server could do nothing with it, and should not have it.
+"""
+
+
+_WORDS = (b'"taskId"', b'"requestState"', b"\\u")
+"""What stands in every message with such a word. An escape may hide a key."""
 
 
 class MemberId(NamedTuple):
@@ -62,8 +71,7 @@ def member_id(value: object, servers: Collection[str]) -> MemberId | None:
 
 def is_plain(data: bytes) -> bool:
     """Tell whether nothing in these bytes can be an id of a server's: most results are so."""
-    # An escape may hide a key.
-    return b'"method"' not in data and b'"taskId"' not in data and b"\\u" not in data
+    return not any(word in data for word in (b'"method"', *_WORDS))
 
 
 def downward(server: str, data: bytes, marked: str | None = None) -> bytes:
@@ -118,7 +126,7 @@ def _tasks(message: dict[str, Any]) -> Iterator[tuple[Path, str]]:
 
 def upward(server: str, data: bytes) -> bytes:
     """A client's message as that server may have it: with its own ids of tasks."""
-    if b'"taskId"' not in data and b"\\u" not in data:
+    if not any(word in data for word in _WORDS):
         return data
     message = parse(data)
     edits: list[Edit] = []

@@ -135,13 +135,13 @@ class NameTable:
         self._rules = rules
         self._servers = {each.server: each for each in servers}
         self._owners: dict[str, Owner] = {}
+        self._by_prefix = sorted(servers, key=lambda each: -len(each.server))
         # First, so that no server takes the name under which another gets its files.
         for each in servers:
             for shown, name in each.shown.items():
                 if name in each.own:
                     self._owners.setdefault(shown, Owner(each.server, name))
         self.hidden = tuple(hidden for each in servers for hidden in self._taken(each))
-        self._by_prefix = sorted(servers, key=lambda each: -len(each.server))
 
     def __repr__(self) -> str:
         return f"<NameTable: {len(self._owners)} names of {list(self._servers)}>"
@@ -150,8 +150,16 @@ class NameTable:
         """Give a server the names that are free, and return the others."""
         for shown, name in (*server.shown.items(), *server.clashes):
             here = Owner(server.server, name)
-            if (owner := self._owners.setdefault(shown, here)) != here:
+            if (owner := self._owners.setdefault(shown, self._by_right(shown, here))) != here:
                 yield HiddenName(shown, owner, here)
+
+    def _by_right(self, shown: str, here: Owner) -> Owner:
+        """The owner of a name that begins with the longer prefix of another server too, whether that has it or not."""
+        for each in self._by_prefix if self._rules.prefixed else ():
+            prefix = self._rules.prefix(each.server)
+            if len(each.server) > len(here.server) and shown.startswith(prefix):
+                return Owner(each.server, shown.removeprefix(prefix))
+        return here
 
     def owner(self, shown: str) -> Owner | None:
         """The owner of a name that a client uses; None where there is none.

@@ -207,6 +207,25 @@ async def test_one_stream_carries_those_of_all_servers(tmp_path: Path) -> None:
             assert resumed[0] is None and "7" in resumed
 
 
+async def test_a_server_that_is_busy_for_a_moment_is_heard_again(tmp_path: Path) -> None:
+    """One that refuses its stream with 503 is asked for it again."""
+    speaks, refusals = speaking("a"), [b'{"detail":"busy"}']
+
+    async def busy(exchange: Exchange) -> None:
+        if exchange.head.method == "GET" and refusals:
+            await exchange.answer(503, refusals.pop())
+        else:
+            await speaks(exchange)
+
+    async with mount(tmp_path, {"a": busy}) as (_, client):
+        await client.text("a_run")
+        async with MountClient(client.port) as listener, asyncio.timeout(20):
+            listener.session = client.session
+            await listener.send("GET", b"", ALL)
+            assert (await listener.head()).status == 200
+            assert b'"data":"a"' in await read_chunk(listener.reader)
+
+
 async def test_a_stream_carries_sessions_that_other_processes_open(tmp_path: Path) -> None:
     """A stream on one worker has what a server says in a session that a call on another worker has opened."""
     apps: list[App] = []

@@ -90,6 +90,16 @@ def test_a_task_leads_back(task: str) -> None:
     assert orjson.loads(upward("a", asked))["params"]["taskId"] == task
 
 
+@given(st.text(max_size=20))
+def test_a_state_leads_back(state: str) -> None:
+    """It comes back to the server that gave it; another one gets no state that it would take for its own."""
+    told = downward("a", orjson.dumps({"id": 1, "result": {"requestState": state}}))
+    shown = orjson.loads(told)["result"]["requestState"]
+    again = orjson.dumps({"id": 2, "method": "tools/call", "params": {"requestState": shown}})
+    assert orjson.loads(upward("a", again))["params"]["requestState"] == state
+    assert orjson.loads(upward("c_d", again))["params"]["requestState"] == f"a.{state}"
+
+
 def test_ids_of_other_servers_stay_in_what_a_server_hears() -> None:
     """What looks like another server's task is left alone."""
     asked = b'{"id":2,"method":"tasks/get","params":{"taskId":"b.t"}}'

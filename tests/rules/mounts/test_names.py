@@ -116,12 +116,14 @@ def test_a_name_belongs_to_the_server_that_stands_first() -> None:
     assert mount.hidden == (HiddenName("click", Owner("a", "click"), Owner("b", "click")),)
 
 
-def test_prefixes_that_meet_are_told_apart_by_order() -> None:
-    """A name may be read as that of two servers; the first has it."""
-    mount = table(PREFIXED, a=["b_click"], a_b=["click", "type"])
-    assert mount.owner("a_b_click") == ("a", "b_click")
-    assert mount.owner("a_b_type") == ("a_b", "type")
+@pytest.mark.parametrize("known", [["click", "type"], []])
+def test_of_prefixes_that_meet_the_longer_one_counts(known: list[str]) -> None:
+    """A name may be read as that of two servers: no server takes one that begins like those of another."""
+    mount = table(PREFIXED, a=["b_click", "click"], a_b=known)
+    assert mount.owner("a_b_click") == ("a_b", "click")
     assert mount.owner("a_b_new") == ("a_b", "new")
+    assert mount.owner("a_click") == ("a", "click")
+    assert mount.hidden == (HiddenName("a_b_click", Owner("a_b", "click"), Owner("a", "b_click")),)
 
 
 def test_a_name_that_no_list_has_goes_to_the_server_of_its_prefix() -> None:
