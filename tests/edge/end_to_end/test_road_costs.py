@@ -52,7 +52,7 @@ COSTS = {
     "a call answered by a stream": 153,
     "a call with a static token": 79,
     "a call with an access token": 82,
-    "a call through a merged mount": 87,
+    "a call through a merged mount": 88,
     "a call that is counted": 85,
     "a call that is counted, and answered by a stream": 221,
     "a call that is recorded": 100,
