@@ -22,7 +22,7 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 70_483,
+    "lines with code in adapter/": 70_487,
     "modules": 548,
     "lines with code in tests/": 102_753,
     "settings": 379,
