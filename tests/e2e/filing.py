@@ -129,8 +129,12 @@ async def python_host(
     auth: httpx2.Auth | None = None,
 ) -> AsyncIterator[PythonHost]:
     """The Python SDK, connected to ``url`` in ``mode``: legacy, auto or the date of a modern revision."""
+    # Node closes a connection that was idle for five seconds, which is when httpx would use it for the last time.
+    limits = httpx2.Limits(keepalive_expiry=2)
     async with (
-        httpx2.AsyncClient(headers=dict(headers or {}), timeout=CALL_TIMEOUT, auth=auth) as http,
+        httpx2.AsyncClient(
+            headers=dict(headers or {}), timeout=CALL_TIMEOUT, auth=auth, limits=limits
+        ) as http,
         # What is listed is asked for anew each time: a test compares what the adapter says now.
         Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
     ):
