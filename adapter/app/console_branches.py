@@ -176,8 +176,13 @@ def _grants(app: Core) -> ConsoleGrants | None:
 
 def _connections(app: Core) -> Connections:
     settings, auth = app.settings, app.settings.core.auth
+    merged: dict[str, list[tuple[str, str]]] = {}
+    for mount in settings.mounts:
+        for entry in settings.members_of(mount):
+            merged.setdefault(entry.id, []).append((mount.id, mount.path))
     return Connections(
         {entry.id: entry.mount_path for entry in settings.servers},
+        merged,
         app.bases,
         USUAL_VARIABLE if auth.enabled and auth.has_static_tokens else None,
         signs_in=auth.enabled and auth.oauth is not None,

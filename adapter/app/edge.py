@@ -103,8 +103,7 @@ def _follow(app: Core, endpoint: Endpoint, front: Front) -> None:
 
 
 def _serve_mounts(app: Core, endpoint: Endpoint) -> None:
-    endpoint.merged = {each.mount.id: each for each in app.merged}
-    app.health.mounts = {each.mount.id: each.lists for each in app.merged}
+    endpoint.merged = app.health.mounts = {each.mount.id: each for each in app.merged}
 
 
 def mounts(app: Core) -> Mapping[str, Server]:

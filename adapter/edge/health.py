@@ -23,7 +23,7 @@ from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
     # Only a process among several has it.
-    from adapter.relay.mounts.lists import MountLists
+    from adapter.relay.mounts.merged import MergedMount
     from adapter.relay.replicas.registry import OtherReplica, Replicas
 
 
@@ -62,8 +62,8 @@ class Health:
     settings: Settings
     replicas: Replicas | None = None
     begun: float = field(default_factory=time.time, init=False)
-    mounts: Mapping[str, MountLists] = field(default_factory=dict, init=False)
-    """The lists of merged mounts, by the ids of these."""
+    mounts: Mapping[str, MergedMount] = field(default_factory=dict, init=False)
+    """The merged mounts, by their ids."""
     changed: SettingsState | None = field(default=None, init=False)
     """None while the settings are those of the start."""
 
@@ -84,7 +84,7 @@ class Health:
         # While the store is asked the servers may become other ones.
         pinned = [(server, self.pin_review[server.id]) for server in self.servers]
         tools = {server.id: await _tools(pins, details) for server, pins in pinned}
-        mounts = [await _mount(name, lists, details) for name, lists in self.mounts.items()]
+        mounts = [await _mount(name, each, details) for name, each in self.mounts.items()]
         failure = await self.store.failure()
         active = await self._active()
         # Nothing is waited for from here on: what is told is how all of it was at one moment.
@@ -205,9 +205,9 @@ class Health:
         return shown
 
 
-async def _mount(name: str, lists: MountLists, details: bool) -> dict[str, Any]:
+async def _mount(name: str, mount: MergedMount, details: bool) -> dict[str, Any]:
     """The servers that a merged mount cannot list, and the names that it hides."""
-    missing, hidden = lists.missing, await lists.hidden()
+    missing, hidden = mount.lists.missing, await mount.lists.hidden()
     if not details:
         return {"mount_id": name, "missing": list(missing), "hidden_names": len(hidden)}
     return {"mount_id": name, "missing": missing, "hidden_names": list(map(str, hidden))}

@@ -49,6 +49,7 @@ class Backend:
         data: dict[str, Callable[[str], Any]] = {
             "me": self._me,
             "servers": lambda _: script.servers(rough=self.rough),
+            "mounts": lambda _: script.mounts(),
             "sessions": script.sessions,
             "files": lambda _: script.files(),
             "activity": lambda _: script.activity(),

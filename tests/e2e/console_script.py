@@ -56,7 +56,19 @@ def activity() -> Json:
 
 
 def connect(server: str, url: str) -> Json:
-    """What the adapter tells of a server under tokens."""
+    """What the adapter tells of a server under tokens, and of the merged mount that has it."""
+    merged = [connection("all", "https://tools.example.com/mcp/all")]
+    return {**connection(server, url), "merged": merged}
+
+
+def mounts() -> list[Json]:
+    """A merged mount of which one server is down."""
+    notes = ["warehouse is missing in its lists", "look of browser is hidden: look belongs to studio"]
+    return [{"id": "all", "path": "/mcp/all", "servers": ["studio", "browser", "warehouse"], "notes": notes}]
+
+
+def connection(server: str, url: str) -> Json:
+    """The address of a server or mount and the entries for it."""
     address = ServerAddress(server, url, USUAL_VARIABLE)
     clients = [
         {
@@ -72,7 +84,7 @@ def connect(server: str, url: str) -> Json:
         }
         for name, client in CLIENTS.items()
     ]
-    return {"url": url, "token": USUAL_VARIABLE, "signs_in": False, "clients": clients}
+    return {"id": server, "url": url, "token": USUAL_VARIABLE, "signs_in": False, "clients": clients}
 
 
 def servers(*, rough: bool) -> list[Json]:

@@ -147,6 +147,8 @@ async def test_the_overview_says_how_servers_are_and_what_happened(stage: Stage)
     assert "2 h ago" in drift and "until an operator accepts" in drift
     assert "insufficient_scope" in refused and seen["said"] == REFUSAL
     assert "No answer since 4 min ago" in lost
+    for text in ("Mount all", "/mcp/all", "studio, browser", "warehouse is missing", "look of browser is"):
+        assert text in seen["mount"]
     assert seen["tip"] == seen["described"] and "legacy" in seen["tip"]
     assert (seen["next"], seen["shown"]) == ("over HTTP", 0)
     assert seen["bars"] > 100 and seen["rows"] == 60 and "17 errors" in seen["label"]
@@ -156,9 +158,12 @@ async def test_the_overview_says_how_servers_are_and_what_happened(stage: Stage)
 
 
 async def test_clients_are_connected_with_the_entries_of_the_command(stage: Stage) -> None:
-    """Each client's own, to copy; the token is named or has a placeholder, and is never there."""
+    """Each client's own, to copy; the token is named or has a placeholder, and is never there. The address of a merged
+    mount comes first."""
     seen = await stage.play("connect", Backend())
     expected = connect("studio", "https://tools.example.com/studio/mcp")
+    assert seen["first"] == expected["merged"][0]["url"]
+    assert seen["addresses"] == ["Address of mount all", "Address of server studio"]
     assert seen["address"] == expected["url"]
     assert seen["entries"] == {each["title"]: each["text"] for each in expected["clients"]}
     assert "REPLACE-WITH-MCP_ADAPTER_TOKEN" in seen["notice"]

@@ -38,6 +38,7 @@ TOPICS = (
     "/exchanges",
     "/activity",
     "/config",
+    "/mounts",
     "/pins/raw",
     "/connect/raw",
 )

@@ -65,20 +65,29 @@ class Connections:
 
     A text names the variable of the token or holds a placeholder for it, and never the token itself.
 
-    ``mounts`` are paths by the ids of servers, behind the base that ``bases`` has for the reader. ``token`` is the
-    variable with the token for the adapter, None where no such token is asked for. ``signs_in``: people may sign in at
-    an issuer instead, and clients find out where.
+    ``mounts`` are paths by the ids of servers, behind the base that ``bases`` has for the reader. ``merged`` has the
+    ids and paths of merged mounts by the ids of their servers. ``token`` is the variable with the token for the
+    adapter, None where no such token is asked for. ``signs_in``: people may sign in at an issuer instead, and clients
+    find out where.
     """
 
     mounts: Mapping[str, str]
+    merged: Mapping[str, Sequence[tuple[str, str]]]
     bases: Bases
     token: str | None = None
     signs_in: bool = False
 
     def told(self, server: str, request: Request) -> dict[str, Any]:
-        """The address of a server for who makes this request, and the entry of each client."""
-        address = ServerAddress(server, f"{self.bases.of(request)}{self.mounts[server]}", self.token)
+        """The address of a server for who makes this request, and the entry of each client; the same of each merged
+        mount with the server.
+        """
+        merged = [self._entries(mount, path, request) for mount, path in self.merged.get(server, ())]
+        return {**self._entries(server, self.mounts[server], request), "merged": merged}
+
+    def _entries(self, name: str, path: str, request: Request) -> dict[str, Any]:
+        address = ServerAddress(name, f"{self.bases.of(request)}{path}", self.token)
         return {
+            "id": name,
             "url": address.url,
             "token": self.token,
             "signs_in": self.signs_in,
@@ -179,6 +188,8 @@ class ConsoleData:
                 return self._me(viewer)
             case "servers":
                 return await topics.servers.told(viewer)
+            case "mounts":
+                return await topics.servers.mounts(viewer)
             case "sessions":
                 return await topics.belongings.sessions_for(viewer)
             case "files":

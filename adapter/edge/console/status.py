@@ -143,6 +143,21 @@ class ServerStatus:
         shown = [server for server in self.health.servers if server.id in self.facts]
         return [await self._told(server, viewer) for server in shown if server.id in self.health.pin_review]
 
+    async def mounts(self, viewer: Viewer) -> list[dict[str, Any]]:
+        """The merged mounts. Only an operator is told why a server is missing, and which names are hidden."""
+        told = []
+        for mount_id, each in self.health.mounts.items():
+            notes = [
+                f"{server} is missing in its lists{f': {why}' if viewer.operator else ''}"
+                for server, why in each.lists.missing.items()
+            ]
+            if viewer.operator:
+                notes += map(str, await each.lists.hidden())
+            told.append(
+                {"id": mount_id, "path": each.mount.mount, "servers": list(each.servers), "notes": notes}
+            )
+        return told
+
     async def _told(self, server: Server, viewer: Viewer) -> dict[str, Any]:
         watch, facts = self.health.monitors.get(server.id), self.facts[server.id]
         pins = await self.health.pin_review[server.id].status()

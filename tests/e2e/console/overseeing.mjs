@@ -47,6 +47,7 @@ export const overseeing = {
     const next = await focused(page);
     await page.keyboard.press('Escape');
     const shown = await page.getByRole('tooltip').count();
+    const mount = await page.locator('.mount').innerText();
     const chart = page.locator('.activity-chart');
     const label = await chart.getAttribute('aria-label');
     const bars = await chart.locator('rect').count();
@@ -57,7 +58,7 @@ export const overseeing = {
     await page.getByText('Cursor 2.1.0').waitFor();
     const clients = await page.locator('tbody tr td:nth-child(2)').allInnerTexts();
     const markup = await page.locator('main img').count();
-    return { words, looks, notes, said, tip, described, next, shown, label, bars, rows, told, clients, markup, ...reported };
+    return { words, looks, notes, mount, said, tip, described, next, shown, label, bars, rows, told, clients, markup, ...reported };
   },
 
   /** The entry of each client, and what is copied of one. */
@@ -65,18 +66,21 @@ export const overseeing = {
     const { page, reported } = await open({ permissions: ['clipboard-read', 'clipboard-write'] });
     await page.goto(at(url, 'server', 'studio', 'connect'));
     await page.locator('.connect pre').first().waitFor();
-    const address = await page.locator('.connect pre').first().innerText();
+    const first = await page.locator('.connect pre').first().innerText();
+    const addresses = await page.locator('.connect h2', { hasText: 'Address' }).allInnerTexts();
+    const address = await page.getByLabel('Address of server studio').innerText();
+    const own = page.locator('.connect > section').last();
     const entries = {};
-    for (const tab of await page.getByRole('tab').all()) {
+    for (const tab of await own.getByRole('tab').all()) {
       await tab.click();
-      entries[await tab.innerText()] = await page.getByLabel(/^Entry for/).innerText();
+      entries[await tab.innerText()] = await own.getByLabel(/^Entry for/).innerText();
     }
-    await page.getByRole('tab', { name: 'Claude Desktop' }).click();
-    const notice = await page.locator('.connect .notice').innerText();
-    await page.getByRole('tabpanel').getByRole('button', { name: 'Copy' }).first().click();
+    await own.getByRole('tab', { name: 'Claude Desktop' }).click();
+    const notice = await own.locator('.notice').innerText();
+    await own.getByRole('tabpanel').getByRole('button', { name: 'Copy' }).first().click();
     await page.getByRole('button', { name: 'Copied!' }).waitFor();
     const copied = await page.evaluate(() => navigator.clipboard.readText());
-    return { address, entries, notice, copied, ...reported };
+    return { first, addresses, address, entries, notice, copied, ...reported };
   },
 
   /** A call of one's own again, with its arguments as long as they are kept; the form and its result on a wide screen. */

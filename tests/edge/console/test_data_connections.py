@@ -34,6 +34,21 @@ async def test_the_entries_are_those_that_the_command_writes(console: StartConso
     assert not [token for token in TOKENS.values() if token.encode() in orjson.dumps(told)]
 
 
+async def test_the_entries_of_merged_mounts_are_there(console: StartConsole) -> None:
+    """Those of each mount with the server, under its own name and address."""
+    mounts = [{"id": "all", "servers": "*"}, {"id": "one", "path": "/one", "servers": ["raw"]}]
+    async with console(Shop(READ), mounts=mounts) as (_, front, _):
+        told = await front.get("/connect/raw")
+    assert told["id"] == "raw" and told["url"].endswith("/mcp")
+    base = f"http://127.0.0.1:{front.port}"
+    assert [(each["id"], each["url"]) for each in told["merged"]] == [
+        ("all", f"{base}/mcp/all"),
+        ("one", f"{base}/one"),
+    ]
+    for each in told["merged"]:
+        assert all(each["url"] in client["text"] for client in each["clients"])
+
+
 async def test_without_a_public_url_the_address_is_the_one_that_the_reader_uses(
     console: StartConsole,
 ) -> None:

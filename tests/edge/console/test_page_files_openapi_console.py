@@ -19,8 +19,9 @@ async def test_every_route_is_described_as_it_answers(console: StartConsole) -> 
         *(f"{DATA}{topic}".replace("/raw", "/{server}") for topic in TOPICS),
         f"{DATA}/pins/{{server}}/accept",
     }
+    mounts = [{"id": "all", "servers": "*"}]
     core = {"upstream_ping": {**PING, "enabled": True}}
-    async with console(Shop(READ), server=UPLOADS, core=core) as (_, front, agent):
+    async with console(Shop(READ), server=UPLOADS, core=core, mounts=mounts) as (_, front, agent):
         await agent.initialize()
         await listed(agent)
         await upload(agent)

@@ -13,18 +13,21 @@ export function showConnect({ signal, id }) {
   const node = h('div', { class: 'connect stack' }, waiting());
   loading(node, async () => {
     const told = await get(`-/connect/${encodeURIComponent(id)}`, { signal });
-    fill(node, address(told), clients(told));
+    // A client needs one entry for all servers of a mount.
+    fill(node, ...told.merged.flatMap((one) => connection(one, 'mount')), ...connection(told, 'server'));
   });
 
   return node;
 }
 
-function address({ url, token, signs_in: signsIn }) {
+const connection = (one, kind) => [address(one, `${kind} ${plain(one.id, 80)}`), clients(one)];
+
+function address({ url, token, signs_in: signsIn }, of) {
   return h(
     'section',
     { class: 'card stack' },
-    copyHead(h('h2', {}, 'Address'), () => url),
-    code(url, 'Address of the server'),
+    copyHead(h('h2', {}, `Address of ${of}`), () => url),
+    code(url, `Address of ${of}`),
     h('p', { class: 'hint' }, 'For any client that speaks streamable HTTP.', ' ', credential(token, signsIn)),
   );
 }
@@ -42,20 +45,20 @@ function clients(told) {
     'Clients',
     all.map(({ id, title }) => [id, plain(title, 60)]),
     (wanted) => {
-      fill(choice.panel, entry(all.find(({ id }) => id === wanted), told.token));
+      fill(choice.panel, entry(all.find(({ id }) => id === wanted), told));
     },
   );
-  fill(choice.panel, entry(all[0], told.token));
+  fill(choice.panel, entry(all[0], told));
   return h('section', { class: 'card stack' }, h('h2', {}, 'Clients'), choice.list, choice.panel);
 }
 
-function entry(client, token) {
+function entry(client, { id, token }) {
   const { title, file, folder, text, note, command, placeholder } = client;
   return h(
     'div',
     { class: 'stack' },
     copyHead(h('h3', {}, 'Add to ', h('code', {}, plain(file, 120)), FOLDERS[folder] ?? ''), () => text),
-    code(text, `Entry for ${title}`),
+    code(text, `Entry for ${title}: ${plain(id, 80)}`),
     placeholder
       ? h('p', { class: 'notice' }, `Put the token in place of ${plain(placeholder, 120)}: ${title} reads no variables.`)
       : token
@@ -63,7 +66,7 @@ function entry(client, token) {
         : null,
     h('p', { class: 'hint' }, plain(note, 300)),
     copyHead(h('h3', {}, 'Or have the command do it'), () => command),
-    code(command, `Command for ${title}`),
+    code(command, `Command for ${title}: ${plain(id, 80)}`),
   );
 }
 

@@ -1,14 +1,17 @@
 // The servers: how each one is, and how it was.
 
+import { get } from './api.js';
 import { condition, conditionList, when } from './condition.js';
 import { h, refill } from './dom.js';
-import { count, duration } from './format.js';
+import { count, duration, plain } from './format.js';
 import { showActivity } from './overview_chart.js';
-import { dot, failed, heading, nothing, waiting } from './pieces.js';
+import { dot, every, failed, heading, nothing, waiting } from './pieces.js';
 import { link } from './route.js';
 import { spark } from './spark.js';
 import { facts } from './terms.js';
 import { fleet, refresh, tools, trouble, watch } from './world.js';
+
+const POLL = 15_000;
 
 export function showServers({ signal }) {
   const place = h('div', { class: 'cards' }, waiting());
@@ -32,8 +35,25 @@ export function showServers({ signal }) {
 
   const head = heading('Servers');
   head.firstChild.append(about);
-  return h('section', { class: 'view' }, head, showActivity({ signal }), place);
+  return h('section', { class: 'view' }, head, showActivity({ signal }), showMounts({ signal }), place);
 }
+
+/** The merged mounts, if there are any. */
+function showMounts({ signal }) {
+  const node = h('div', { class: 'cards' });
+  every(POLL, signal, async () => refill(node, (await get('-/mounts', { signal }).catch(() => [])).map(mountCard)));
+  return node;
+}
+
+const mountCard = ({ id, path, servers, notes }) =>
+  h(
+    'article',
+    { class: 'card stack mount' },
+    h('h2', {}, h('a', { href: link('server', servers[0], 'connect'), 'data-key': `card-mount-${id}` }, `Mount ${id}`)),
+    h('p', { class: 'told mono' }, path),
+    h('p', {}, `Servers: ${servers.join(', ')}`),
+    notes.slice(0, 8).map((note) => h('p', { class: 'notice' }, plain(note, 300))),
+  );
 
 function summary(servers) {
   const well = servers.filter((one) => condition(one).look === 'ok').length;

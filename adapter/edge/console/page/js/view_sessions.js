@@ -1,10 +1,9 @@
-// Sessions that are open: the reader's own, and for operators everybody's.
+// Sessions that are open, and what people have authorized at upstreams: the reader's own, and for operators everybody's.
 
-import { get } from './api.js';
+import { get, post, reason } from './api.js';
 import { when } from './condition.js';
-import { h, refill } from './dom.js';
-import { count, plain } from './format.js';
-import { showGrants } from './grants.js';
+import { button, h, refill, toast } from './dom.js';
+import { count, moment, plain, relative } from './format.js';
 import { badge, every, grid, heading, loading, nothing, waiting } from './pieces.js';
 import { eraTerm, eraWords } from './terms.js';
 import { chip } from './tip.js';
@@ -74,4 +73,58 @@ function table(sessions) {
 function client(told) {
   if (!told) return h('span', { class: 'told' }, 'not named');
   return [plain(told.name, 80) || 'no name', ' ', h('span', { class: 'told' }, plain(told.version, 80))];
+}
+
+function showGrants({ signal }) {
+  const place = h('div', {}, waiting());
+  const load = () =>
+    loading(place, async () => {
+      const grants = await get('-/grants', { signal });
+      refill(
+        place,
+        grants.length
+          ? grantsTable(grants, revoke)
+          : nothing('No grants', 'One begins when a person opens the link that a call was answered with.'),
+      );
+    });
+  every(POLL, signal, load);
+
+  async function revoke({ server, id }) {
+    try {
+      const { revoked } = await post(`-/grants/${encodeURIComponent(server)}/${encodeURIComponent(id)}/revoke`, {});
+      toast(revoked ? 'Revoked, also at its issuer.' : 'Forgotten. Its issuer did not say that it is revoked there.');
+    } catch (failure) {
+      toast(reason(failure), { bad: true });
+    }
+    load();
+  }
+
+  return h('section', { class: 'view' }, h('h2', {}, 'Grants'), place);
+}
+
+function grantsTable(grants, revoke) {
+  return h(
+    'div',
+    { class: 'card flush' },
+    grid(
+      'Grants',
+      ['Server', 'Principal', 'Issuer', 'Scope', 'Since', ''],
+      h(
+        'tbody',
+        {},
+        grants.slice(0, MOST).map((one) =>
+          h(
+            'tr',
+            {},
+            h('td', {}, one.server),
+            h('td', {}, plain(one.principal ?? 'cannot be opened', 60)),
+            h('td', {}, plain(one.issuer ?? '', 60)),
+            h('td', {}, plain(one.scope ?? '', 60)),
+            h('td', { title: one.obtained ? moment(one.obtained) : null }, one.obtained ? relative(one.obtained) : ''),
+            h('td', {}, button('Revoke', () => revoke(one), { look: 'small' })),
+          ),
+        ),
+      ),
+    ),
+  );
 }
