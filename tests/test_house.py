@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.house import HOUSE, circles, code_lines, look, setting_keys
+from tests.words import totals
 
 TESTS = Path(__file__).parent
 CONTRIBUTING = HOUSE.parent / "CONTRIBUTING.md"
@@ -30,6 +31,16 @@ CEILINGS = {
     "circles of imports": 0,
 }
 """What the house may measure at most. A commit lowers a ceiling; one that raises it names the feature it pays for."""
+
+
+MOST_WORDS = {"by hand": 45_000, "generated": 23_800}
+"""What README.md and docs/ may have; these only go down. ``python -m tests.words`` counts."""
+
+
+def test_the_documentation_stays_short() -> None:
+    """A page that says more says something else less."""
+    by_hand, generated = totals()
+    assert by_hand <= MOST_WORDS["by hand"] and generated <= MOST_WORDS["generated"]
 
 
 def test_the_house_stays_below_its_ceilings() -> None:

@@ -92,7 +92,7 @@ async def _examined(
         yield (
             right("state", state.detail)
             if state.reachable
-            else wrong("state", state.detail, "See docs/state.md.")
+            else wrong("state", state.detail, "See docs/scaling.md.")
         )
     yield machine.clock()
     for server in servers:

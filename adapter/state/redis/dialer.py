@@ -36,7 +36,7 @@ _BY_CODE = {
     "CLUSTERDOWN": "The Redis Cluster is down: see CLUSTER INFO.",
     "NOREPLICAS": "Redis has too few replicas and takes no writes.",
     "BUSY": "Redis is busy with a script; try again.",
-    "NOPERM": "The Redis user may not do what the adapter needs: see the rights in docs/state.md.",
+    "NOPERM": "The Redis user may not do what the adapter needs: see the rights in docs/scaling.md.",
     "NOAUTH": "Redis asks for a login: set state_persistence.redis.username and password.",
     "WRONGPASS": "Redis refuses the login: check state_persistence.redis.username and password.",
     "WRONGTYPE": "Keys of the state store belong to another program: set another state_persistence.redis.key_base.",

@@ -23,7 +23,7 @@ from tests.hosted.databases import PASSWORD, URL_PASSWORD, Server
 from tests.state.redis import servers
 from tests.state.redis.listening import Ear
 
-PAGE = Path(__file__).parents[3] / "docs" / "state.md"
+PAGE = Path(__file__).parents[3] / "docs" / "scaling.md"
 
 Opening = Callable[[], RedisStore]
 
@@ -287,7 +287,7 @@ async def test_a_missing_right_is_told(redis_single: list[Server], base: str) ->
     )
     address = replace(servers.dialer(redis_single).address, username=base)
     with pytest.raises(
-        StoreUnavailable, match=r"may not do what the adapter needs: see the rights in docs/state\.md"
+        StoreUnavailable, match=r"may not do what the adapter needs: see the rights in docs/scaling\.md"
     ) as told:
         store = RedisStore(Dialer(address, 5.0), Layout(base, 4))
         await store.open()
