@@ -72,10 +72,10 @@ def test_the_demo_is_what_the_pages_use(beginner: Beginner, node: Path) -> None:
     with beginner.runs(f"{demo} --port {beginner.port}", ready="serving") as printed:
         answers(beginner, printed)
         python = beginner.folder / "client.py"
-        for page, wanted in (("clients.md", "count_words"), ("hosts.md", "6")):
-            text = notebook(on(page, "python").text)
+        for part, wanted in (("list_tools", "count_words"), ("httpx2", "6")):
+            text = notebook(on("clients.md", "python", part).text)
             python.write_text(text.replace(SHOWN_PORT, str(beginner.port)))
-            assert wanted in beginner.types(f"python {python}"), page
+            assert wanted in beginner.types(f"python {python}"), part
         (beginner.folder / "node_modules").symlink_to(packages())
         program = beginner.folder / "client.mjs"
         program.write_text(on("clients.md", "ts").text.replace(SHOWN_PORT, str(beginner.port)))
