@@ -74,7 +74,8 @@ Pieces = AsyncGenerator[bytes, None]
 class CallOrigin(NamedTuple):
     """The place that a call comes from: ``session`` is the key of its session, if any, ``caller`` made the request.
 
-    ``base`` is the URL under which the client knows the adapter, without a slash at its end.
+    ``base`` is the URL under which the client knows the adapter, without a slash at its end. ``is_new``: this process
+    opened the session, and no other one uses it.
     """
 
     server: str
@@ -82,6 +83,7 @@ class CallOrigin(NamedTuple):
     session: str | None = None
     caller: Caller = NOBODY
     base: str = ""
+    is_new: bool = False
 
 
 @dataclass(slots=True)

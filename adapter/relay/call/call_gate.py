@@ -86,7 +86,12 @@ class CallGate:
         sender = ask.sender
         return Call(
             CallOrigin(
-                ask.server.id, sender.era, session.key if session else None, sender.caller, sender.base
+                ask.server.id,
+                sender.era,
+                session.key if session else None,
+                sender.caller,
+                sender.base,
+                session is not None and not session.guarded.everything,
             ),
             self.scope_of(session, sender.party or sender.principal),
             envelope,

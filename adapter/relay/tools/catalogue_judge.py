@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
@@ -16,7 +16,7 @@ from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.background import BackgroundTasks, SingleFlight, in_turns
 from adapter.relay.stages import Call
 from adapter.relay.tools.baselines import Baselines
-from adapter.relay.tools.catalogue_cache import KEPT_BYTES, verdict_weight
+from adapter.relay.tools.catalogue_cache import KEPT_BYTES, SCOPES, verdict_weight
 from adapter.relay.tools.catalogue_reader import CatalogueReader
 from adapter.relay.tools.tool_lists import Listed, ToolLists
 from adapter.rules.last_used import LastUsed
@@ -48,6 +48,10 @@ PINNED_AT_ONCE = 16
 
 RETRY = 30.0
 """Seconds until tools that could not be read are read again, where no call depends on them."""
+
+
+PutOff: TypeAlias = Callable[[Call, CatalogueSnapshot], bool]
+"""See DeferredPins."""
 
 
 class _Key(NamedTuple):
@@ -139,8 +143,10 @@ class CatalogueJudge:
         """Note the moment of a list's request: the answer may be older than the catalogue that is known by then."""
         call.notes[MARK] = self._cache.mark
 
-    async def verdict_on(self, call: Call, listed: Listed, *, first: bool) -> Verdict:
-        """Judge by the list itself if it is whole, else by all its pages. Raises as ``verdict`` does."""
+    async def verdict_on(self, call: Call, listed: Listed, *, first: bool, put_off: PutOff) -> Verdict:
+        """Judge by the list itself if it is whole, else by all its pages; ``put_off`` tells whether the scope, which is
+        shown its server's baseline, is pinned later. Raises as ``verdict`` does.
+        """
         snapshot = await self._lists.snapshot(listed)
         if not first or listed.cursor is not None:
             return await self._verdict_on_page(call, snapshot)
@@ -154,10 +160,13 @@ class CatalogueJudge:
         if verdict is not None and verdict.snapshot.is_same(snapshot):
             return verdict
         epoch = cache.epoch
-        verdict = await self._judge(call, snapshot)
+        is_put_off = put_off(call, snapshot)
+        verdict = await (
+            self._compare(snapshot.catalogue, snapshot) if is_put_off else self._judge(call, snapshot)
+        )
         if is_current and epoch == cache.epoch:
             cache.keep_verdict(call.scope.id, verdict)
-        return await self._publish(call, verdict)
+        return verdict if is_put_off else await self._publish(call, verdict)
 
     async def _verdict_on_page(self, call: Call, page: CatalogueSnapshot) -> Verdict:
         self._cache.note_page(page)
@@ -223,7 +232,7 @@ class DeferredPins:
     """Has scopes be judged beside their calls, which wait for no verdict.
 
     A scope whose pin could matter to nobody but its own later requests is pinned a moment later, to the tools that were
-    known at its first call. A stop of the adapter writes the pins that wait.
+    known at its first call, or that its first list showed. A stop of the adapter writes the pins that wait.
     """
 
     def __init__(self, judge: CatalogueJudge, baselines: Baselines, runtime: JudgeRuntime) -> None:
@@ -251,7 +260,24 @@ class DeferredPins:
             self._viewing.add(scope_id)
             self._background.run(self._view(call.without_request()))
             return
-        self.waiting[scope_id] = call.without_request(), snapshot
+        self._wait(call, snapshot)
+
+    def put_off(self, call: Call, snapshot: CatalogueSnapshot) -> bool:
+        """Have the scope of a first list be pinned to it a moment later; False where the pin may not wait, or where
+        there may be one.
+        """
+        scope, baselines = call.scope, self._baselines
+        if not call.origin.is_new or scope.session_key is None or scope.id in self._viewing:
+            return False
+        if scope.id in baselines.cache.pins or len(baselines.cache.pins) >= SCOPES:
+            return False
+        if len(self.waiting) >= MOST_WAITING or not baselines.may_wait(call, snapshot.catalogue):
+            return False
+        self._wait(call, snapshot)
+        return True
+
+    def _wait(self, call: Call, snapshot: CatalogueSnapshot) -> None:
+        self.waiting[call.scope.id] = call.without_request(), snapshot
         if not self._at_work:
             self._at_work = True
             self._background.run(self._settle_soon())

@@ -14,13 +14,13 @@ from adapter.relay.background import in_turns, own_turn
 from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call, asked_cursor
 from adapter.relay.tools.baselines import Baselines
-from adapter.relay.tools.catalogue_judge import CatalogueJudge, DeferredPins, JudgeRuntime
+from adapter.relay.tools.catalogue_judge import CatalogueJudge, DeferredPins, JudgeRuntime, PutOff
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
 from adapter.relay.tools.tool_lists import Page, PageWriter, Pieces, ToolLists
 from adapter.rules.access.access_rules import unknown_tool
 from adapter.rules.calls.rounds import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME
-from adapter.rules.tools.catalogue import Verdict
+from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import as_data, sentence
 from adapter.wire.envelope import failure, parse
@@ -80,6 +80,9 @@ class ToolGuard:
         )
         self._is_hidden = lru_cache(VARIANTS)(hidden)
         self._deferred = DeferredPins(self._judge, baselines, runtime)
+        # Where a pin may be the reason to refuse a call it is written before a list leaves: a process that is killed
+        # forgets those that wait.
+        self._put_off: PutOff = self._deferred.put_off if pinning.mode == "warn" else _at_once
         self.sees: Sees | None = None
         self.is_for_host: IsForHost | None = None
         self.on_drift: Callable[[str, str], None] = _uncounted
@@ -268,7 +271,7 @@ class ToolGuard:
         if call.scope.id in self._deferred.waiting:
             await self._deferred.settle(call.scope.id)
         try:
-            verdict = await self._judge.verdict_on(call, page.listed, first=first)
+            verdict = await self._judge.verdict_on(call, page.listed, first=first, put_off=self._put_off)
         except AdapterError as error:
             if self._pinning.mode == "block":
                 raise
@@ -297,6 +300,11 @@ class ToolGuard:
         if drift is None:
             return page.pieces
         raise await self._refusal(call, drift)
+
+
+def _at_once(_call: Call, _snapshot: CatalogueSnapshot) -> bool:
+    """Put no pin off."""
+    return False
 
 
 def _uncounted(_mode: str, _action: str) -> None:

@@ -102,6 +102,66 @@ async def test_stop_asks_no_server_for_its_tools(shop: Shop, store: MemoryStore)
     assert shop.lists == lists
 
 
+async def listed_later(front: Guarded) -> str:
+    """A session that has listed the tools, and whose pin is still to be written. One before it was pinned."""
+    await front.list(await front.open())
+    await front.idle()
+    session = await front.open()
+    await front.list(session)
+    return session
+
+
+async def test_session_that_lists_and_ends_soon_has_no_pin() -> None:
+    """The list leaves before the pin is written, and a session that goes on has it a moment later."""
+    store = PinsCounted()
+    async with guarded(Shop(CLICK), "warn", store=store) as front:
+        ends(front, await listed_later(front))
+        await front.list(await front.open())
+        assert store.pinned == 1
+        await front.idle()
+        assert store.pinned == 2
+
+
+async def test_list_is_compared_with_the_first_one_before_that_is_pinned(shop: Shop) -> None:
+    """A client is warned of what changed since it was shown the tools, however soon that was."""
+    async with guarded(shop, "warn") as front:
+        session = await listed_later(front)
+        shop.tools = [EVIL]
+        assert (await front.list(session))[0]["description"].startswith(WARNING)
+
+
+async def test_stop_writes_the_pins_of_lists(shop: Shop, store: MemoryStore) -> None:
+    """A session that goes on in the next process starts from the tools that it was shown."""
+    async with guarded(shop, "warn", store=store) as front:
+        session = await listed_later(front)
+        await asyncio.sleep(0)
+        assert await store.get(PINS, f"one/{scope_id(session)}") is None
+    assert await store.get(PINS, f"one/{scope_id(session)}") is not None
+
+
+async def test_pin_that_may_be_the_reason_to_refuse_is_written_before_the_list_leaves() -> None:
+    """A process that is killed forgets no tools that it will have to block."""
+    store = PinsCounted()
+    async with guarded(Shop(CLICK), "block", store=store) as front:
+        await listed_later(front)
+        assert store.pinned == 2
+
+
+async def test_first_list_of_a_process_is_compared_with_the_pin_of_an_earlier_one(
+    shop: Shop, store: MemoryStore
+) -> None:
+    """That session is not new, also where the tools of now are those that the server had first."""
+    async with guarded(shop, "warn", store=store) as front:
+        await front.list(await front.open())
+        shop.tools = [EVIL]
+        session = await front.open()
+        await front.list(session)
+    shop.tools = [CLICK]
+    async with guarded(shop, "warn", store=store) as front:
+        await listed_later(front)
+        assert (await front.list(session))[0]["description"].startswith(WARNING)
+
+
 async def test_operators_hear_of_drift_that_short_sessions_meet(shop: Shop) -> None:
     """Where other tools are offered than the server's first ones, no view is put off."""
     async with guarded(shop, "warn") as front:
