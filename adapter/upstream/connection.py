@@ -168,7 +168,9 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Drop the connection and whatever it was doing, at once. Idempotent."""
-        self._break(dropped())
+        # One that closes has failed its answer already; a stream that ends is dropped by each of its owners.
+        if self._transport is not None and not self._transport.is_closing():
+            self._break(dropped())
 
     # --- what the transport says ----------------------------------------------------------------------------
 

@@ -299,10 +299,15 @@ def _notice_dead_peers(transport: asyncio.Transport) -> None:
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _PROBES:
-        if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    # A socket of our own, since uvloop's makes one for each option.
+    own = socket.socket(sock.family, sock.type, sock.proto, sock.fileno())
+    try:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _PROBES:
+            if hasattr(socket, option):
+                own.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    finally:
+        own.detach()
 
 
 def _tls_context(insecure: bool) -> ssl.SSLContext:

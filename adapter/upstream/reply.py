@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from copy import copy
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -162,7 +161,10 @@ class HttpReply(PouredReply):
 
 def again(failure: Exception) -> Exception:
     """Copy a failure that is kept, to raise the copy: the kept one would hold, by its traceback, all who waited."""
-    return copy(failure)
+    # What copy.copy does, without calling their constructors: each stream ends by here.
+    other = type(failure).__new__(type(failure), *failure.args)
+    other.__dict__.update(vars(failure))
+    return other
 
 
 class ByteShare:
