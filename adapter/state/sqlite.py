@@ -15,6 +15,7 @@ for it. What one keeps of it in memory needs ``shared``, which tells what others
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import time
@@ -41,6 +42,9 @@ LONGEST = 64 << 10
 
 ROW = 8 << 10
 """Bytes of log for a row beside its value: the page that holds it, and the page of its due time."""
+
+MEASURED = 128 << 10
+"""Bytes that batches may add to the log until its size is looked up again."""
 
 SLOW = 0.05
 """Seconds of a batch on the loop that show a slow disk."""
@@ -74,6 +78,7 @@ class SqliteStore:
         self._thread: SqliteThread | None = None
         self._waiting: list[StoreOperation] = []
         self._busy = False
+        self._unmeasured = MEASURED
         self._slow_until = float("-inf")
         self._others: OtherProcesses | None = None
         if shared:
@@ -200,10 +205,11 @@ class SqliteStore:
         log = sum(map(LOG, batch))
         merges = False
         if log and self._wal:
-            try:
-                merges = os.stat(thread.log).st_size > MERGED  # noqa: PTH116 - a Path takes longer, and each write asks
-            except OSError:  # there is no log
-                merges = False
+            self._unmeasured += log
+            if self._unmeasured > MEASURED:
+                self._unmeasured = 0
+                with contextlib.suppress(OSError):  # there is no log
+                    merges = os.stat(thread.log).st_size > MERGED  # noqa: PTH116 - a Path takes longer
         done = None if merges else self._done_here(thread, batch, log)
         if done is None:
             thread.batches.put(StoreBatch(batch, merges))
