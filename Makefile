@@ -36,7 +36,7 @@ lint: $(VENV)/.dev  ## ruff and mypy --strict, over code and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-reference: $(VENV)/.ready  ## writes what is generated: settings, tables of the pipeline, failures, metrics, dashboards
+reference: $(VENV)/.ready  ## writes what is generated: settings, the order of stages, failures, metrics, dashboards
 	$(BIN)/mcp-adapter config reference > docs/settings.md
 	$(BIN)/python -m tests.traceability
 	$(BIN)/python -m tests.metrics_table

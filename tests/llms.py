@@ -21,7 +21,7 @@ HEAD = """# mcp-file-adapter
 > to one upstream session, forwards messages byte for byte, and moves files between clients and tools.
 
 The command is `mcp-adapter`; `mcp-adapter --help` lists its commands. Settings are one YAML file, which
-`mcp-adapter check` tests. Any message of the adapter can be found in docs/troubleshooting.md.
+`mcp-adapter check` tests. Errors of the adapter can be found by their sentence in docs/troubleshooting.md.
 """
 
 OPTIONAL = "The project"

@@ -33,7 +33,7 @@ CEILINGS = {
 """What the house may measure at most. A commit lowers a ceiling; one that raises it names the feature it pays for."""
 
 
-MOST_WORDS = {"by hand": 36_000, "generated": 23_800}
+MOST_WORDS = {"by hand": 34_000, "generated": 18_000}
 """What README.md and docs/ may have; these only go down. ``python -m tests.words`` counts."""
 
 

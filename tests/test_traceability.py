@@ -1,4 +1,4 @@
-"""The tables of docs/pipeline.md: the order of stages as it is, and a test for each requirement."""
+"""The order of stages in docs/pipeline.md as it is, and a test for each requirement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_each_stage_and_each_rule_is_shown_by_a_test() -> None:
     assert MUST.intersection(missing()) == set()
 
 
-def test_the_tables_are_those_of_now() -> None:
+def test_the_order_is_the_one_of_now() -> None:
     """``python -m tests.traceability`` writes it."""
     page = PAGE.read_text()
     assert written(page) == page

@@ -1,7 +1,7 @@
-"""The tables of docs/pipeline.md: the order of stages, and the tests that show each requirement.
+"""The order of stages in docs/pipeline.md, and the tests that show each requirement.
 
 The order is that of ``adapter/pipeline/order.py``; a test called ``test_h4_…`` shows H4.
-``python -m tests.traceability`` writes both tables; a test says when one is stale.
+``python -m tests.traceability`` writes the order, which a test compares, and prints the tests.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from adapter.pipeline.order import Slot
 
 HOUSE = Path(__file__).parents[1]
 PAGE = HOUSE / "docs" / "pipeline.md"
-ORDER, SHOWN = "order", "what shows it"
-"""The names of the two tables in their markers."""
+BEGIN, END = "<!-- begin: order -->", "<!-- end: order -->"
 
 MOST_NAMED = 3
 """Tests of one requirement that the table names; how many more there are it says."""
@@ -89,7 +88,7 @@ REQUIREMENTS = {
 
 
 def table() -> str:
-    """The whole table, in Markdown."""
+    """The requirements with their tests, in Markdown."""
     shown = _shown()
     lines = ["| | requirement | shown by |", "|---|---|---|"]
     lines += [f"| {key} | {title} | {_names(shown.get(key, []))} |" for key, title in REQUIREMENTS.items()]
@@ -103,12 +102,9 @@ def missing() -> list[str]:
 
 
 def written(page: str) -> str:
-    """The page with the tables of now."""
-    for name, text in ((ORDER, order()), (SHOWN, table())):
-        begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
-        before, _, rest = page.partition(begin)
-        page = f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}"
-    return page
+    """The page with the order of now."""
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{order()}\n\n{END}{rest.partition(END)[2]}"
 
 
 def order() -> str:
@@ -144,3 +140,4 @@ def _names(tests: list[tuple[str, str]]) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(written(PAGE.read_text()))
+    print(table())

@@ -1,6 +1,7 @@
 """The generated part of docs/troubleshooting.md: each failure by its sentences, and the cure of each.
 
-The sentences come from the code, the cures from ``adapter/error_guide.yaml``.
+The sentences come from the code, the cures from ``adapter/error_guide.yaml``. A text with ``listed: false`` there is
+one whose sentences carry their cure, so the page has only what is common to them.
 ``python -m tests.troubleshooting`` writes the page; a test says when it is stale.
 """
 
@@ -82,7 +83,8 @@ def _texts() -> Iterator[str]:
     yield "## Sentences without a code\n"
     for title, text in GUIDE["texts"].items():
         found = dict.fromkeys(sentence for name in text["classes"] for sentence in others()[name])
-        yield f"### {title}\n\n{_block(found)}"
+        listed = _block(found) if text.get("listed", True) else "The sentences say themselves what to do.\n"
+        yield f"### {title}\n\n{listed}"
         yield f"**When:** {text['when']}\n\n**What to do:** {text['do']}\n"
 
 

@@ -70,13 +70,12 @@ class OAuthIssuer(Section):
     """An authorization server that is trusted."""
 
     issuer: SecureUrl = Field(
-        description="Issuer identifier, exactly as in the `iss` claim of its tokens and in its metadata, including "
-        "a slash at the end."
+        description="Issuer identifier, exactly as in its tokens and metadata, including a slash at the end."
     )
     audience: OptionalText = Field(
         default=None,
         description="Audience that tokens of this issuer must have; null: the URL of the mount that is called "
-        "(RFC 8707), so that a token for one server is not accepted by another.",
+        "(RFC 8707).",
     )
     algorithms: Annotated[list[Line], Listed, Field(min_length=1), Spelled("list of text")] = Field(
         default_factory=lambda: ["RS256", "ES256"],
@@ -91,8 +90,7 @@ class OAuthIssuer(Section):
     )
     jwks_url: Annotated[SecureUrl | None, BlankIsNull] = Field(
         default=None,
-        description="URL of the issuer's key set; null finds it by the issuer's metadata (RFC 8414 or OpenID "
-        "Connect Discovery).",
+        description="URL of the issuer's key set; null: from the issuer's metadata.",
     )
 
     @field_validator("issuer")
@@ -127,7 +125,7 @@ class Introspection(Section):
     )
     cache_seconds: Annotated[Seconds, Field(ge=1)] = Field(
         default=60,
-        description="Maximum time that an answer is used, at least 1; a token that is revoked is accepted as long.",
+        description="Maximum time that an answer is used, at least 1.",
     )
 
     @field_validator("client_secret")
@@ -212,8 +210,8 @@ class Auth(Section):
 
     enabled: bool = Field(
         default=False,
-        description="Refuse every request without a valid token, except to health routes. True by default where "
-        "`core.auth.oauth` is set.",
+        description="Refuse requests without a valid token, except to health routes. True by default with "
+        "`core.auth.oauth`.",
     )
     header_name: HeaderName = Field(
         default="X-Mcp-Adapter-Auth-Token",
@@ -228,16 +226,15 @@ class Auth(Section):
     )
     oauth: OAuth | None = Field(
         default=None,
-        description="Access tokens of authorization servers, also beside `token` and `tokens`; the adapter is then "
-        "an OAuth resource server, and each mount a protected resource.",
+        description="Access tokens of authorization servers, also beside `token` and `tokens` "
+        "([access](access.md)).",
     )
     signed_upload_ttl_seconds: Seconds = Field(
         default=120, description="Time that a signed upload URL is valid."
     )
     signing_secret: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
-        description="Key of the signatures in upload and download URLs; null uses `core.auth.token`, or a "
-        "generated secret in the state store.",
+        description="Key of signed URLs; null: `core.auth.token`, or a generated secret in the state store.",
     )
 
     @model_validator(mode="before")

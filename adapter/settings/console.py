@@ -28,13 +28,11 @@ class ConsoleOAuth(Section):
         default=None, description="Entry of `core.auth.oauth.issuers`; null if there is only one."
     )
     client_id: Line = Field(
-        description="Client id of the console at the issuer; its redirect URI is "
-        "`core.public_base_url` + `console.path` + `/-/signed-in`."
+        description="Client id; its redirect URI is `core.public_base_url` + `console.path` + `/-/signed-in`."
     )
     client_secret: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
-        description="Client secret, sent as HTTP Basic authentication; null for a public client. Write `${VAR}` "
-        "instead of the secret.",
+        description="Client secret (HTTP Basic authentication); null for a public client.",
     )
     scopes: Scopes = Field(
         default_factory=list,
@@ -49,13 +47,12 @@ class ConsoleOAuth(Section):
     )
     operator_claims: ClaimValues = Field(
         default_factory=dict,
-        description="Values by claim, of which one makes a person an operator; a name with dots leads to a member "
-        "of a claim, such as `realm_access.roles`.",
+        description="Values by claim, of which one makes a person an operator; `a.b` is a member of a claim.",
     )
     viewer_scopes: Scopes = Field(
         default_factory=list,
-        description="Scopes of which one lets a person see the console; without this and `viewer_claims` "
-        "everybody who signs in may see it.",
+        description="Scopes of which one lets a person see the console; without these and `viewer_claims` "
+        "everybody may.",
     )
     viewer_claims: ClaimValues = Field(
         default_factory=dict, description="Values by claim, of which one lets a person see the console."
@@ -80,7 +77,7 @@ class Console(Section):
     allow_execute: bool = Field(default=False, description="Allow the page and the API to call tools.")
     auth_hook: CodeReference = Field(
         default=None,
-        description="Context manager around each call of the API; it refuses a call by raising an exception.",
+        description="Context manager around each call of the API, which refuses by an exception.",
     )
     discovery_auth: bool = Field(
         default=False,
@@ -88,8 +85,8 @@ class Console(Section):
     )
     invalid_json: Literal["empty", "reject"] = Field(
         default="empty",
-        description="Treatment of a body that is not JSON. `empty`: call the tool without arguments, with a "
-        "warning. `reject`: 400. Tools with `destructiveHint` always reject it.",
+        description="Treatment of a body that is not JSON. `empty`: call without arguments, with a warning. "
+        "`reject`: 400.",
     )
     max_body: ByteSize = Field(
         default=1024**2, description="Maximum size of a request body; a larger one gets 413."

@@ -73,9 +73,8 @@ class Errors(Section):
 
     legacy_status: Literal["ok", "http"] = Field(
         default="ok",
-        description="Status of failed requests of legacy clients. `ok`: 200 with a JSON-RPC error, because "
-        "several clients drop the connection on a 429, 502 or 503. `http`: the same statuses as "
-        "for modern clients.",
+        description="Status of failed requests of legacy clients. `ok`: 200 with a JSON-RPC error. `http`: the "
+        "statuses of modern clients.",
     )
     unknown_tool_code: Annotated[Literal[-32601, -32602], BeforeValidator(_code)] = Field(
         default=-32601, description="JSON-RPC code for an unknown tool of a hosted server."
@@ -87,8 +86,8 @@ class Errors(Section):
     )
     expose: Literal["message", "safe"] = Field(
         default="message",
-        description="Part of an exception that clients see. `message`: its first line, without credentials and "
-        "paths. `safe`: only that the call failed.",
+        description="Part of an exception that clients see: its first line (`message`), or only that the call "
+        "failed (`safe`).",
     )
 
 
@@ -97,13 +96,11 @@ class UpstreamConnections(Section):
 
     max_connections: Count = Field(
         default=512,
-        description="Maximum number of running calls to one upstream; clients may keep open four times as many "
-        "streams in addition.",
+        description="Maximum number of running calls to one upstream, and four times as many streams.",
     )
     max_answer_bytes: ByteSize = Field(
         default=48 * 1024**2,
-        description="Maximum size of an answer or event that the adapter must read; answers that are only "
-        "forwarded have no limit.",
+        description="Maximum size of an answer or event that the adapter must read.",
     )
 
     @property
@@ -130,14 +127,12 @@ class Core(Section):
     )
     workers: Annotated[int, Field(ge=1, le=256)] | Auto = Field(
         default=1,
-        description="Number of processes that serve; `auto`: one for each processor core that the adapter may use. "
-        "With more than one, state must be in a store that they share, and limits of connections, memory and "
-        "requests are for each of them.",
+        description="Number of processes that serve; `auto`: one for each processor core. Limits of connections, "
+        "memory and requests are for each of them.",
     )
     watch: bool = Field(
         default=True,
-        description="Look at the settings file every 2 s, and use it when it changed, as after SIGHUP "
-        "([operating](operating.md#changed-settings)).",
+        description="Use the settings file when it changed ([operating](operating.md#changed-settings)).",
     )
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = Field(
         default="info", description="Lowest level that is logged."
@@ -145,18 +140,17 @@ class Core(Section):
     access_log: bool = Field(default=False, description="Write one log line at level info for each exchange.")
     public_base_url: Annotated[HttpUrl | None, BlankIsNull] = Field(
         default=None,
-        description="Base of every URL that the adapter generates; null uses scheme and Host of the request, "
-        "if that Host is served.",
+        description="Base of every URL that the adapter generates; null: scheme and Host of the request.",
     )
     allowed_hosts: TextList | None = Field(
         default=None,
-        description="Hosts that are served; others get 421. Null serves loopback names if the adapter is bound "
-        "to loopback, else any Host. An entry without a port means any port.",
+        description="Hosts that are served; others get 421. Null: loopback names if the adapter is bound to "
+        "loopback, else any. Without a port: any port.",
     )
     allowed_origins: TextList | None = Field(
         default=None,
-        description="Origins that may call, in addition to the same host and loopback; others get 403. An "
-        "entry without a port means any port.",
+        description="Origins that may call, besides the same host and loopback; others get 403. Without a port: "
+        "any port.",
     )
     trusted_proxies: Networks = Field(
         default_factory=list,
@@ -168,14 +162,12 @@ class Core(Section):
     )
     max_buffered_bytes: ByteSize = Field(
         default=256 * 1024**2,
-        description="Memory for the request bodies of all clients together, including decompressed ones. Above "
-        "it, bodies over 16 KiB wait up to 10 s and then get 503. If it is exceeded by a quarter, "
-        "they get 503 at once. A few bodies that have waited longest are still read.",
+        description="Memory for the request bodies of all clients together. Above it, bodies over 16 KiB wait up "
+        "to 10 s and then get 503.",
     )
     max_connections: Count = Field(
         default=4096,
-        description="Maximum number of client connections. On 64 more connections only health routes are "
-        "served; other requests get 503.",
+        description="Maximum number of client connections; 64 more serve health routes only.",
     )
     client_timeouts: ClientTimeouts = Field(default_factory=ClientTimeouts)
     max_start_wait_seconds: SecondsOrZero = Field(
@@ -189,13 +181,11 @@ class Core(Section):
     )
     upstream_request_timeout_seconds: Seconds = Field(
         default=60,
-        description="Silence of an upstream after which a request fails, as of a tool call; those have a limit of "
-        "their own in `core.defaults`.",
+        description="Silence of an upstream after which a request fails; tool calls have `core.defaults`.",
     )
     upstream_metadata_cache_ttl_seconds: SecondsOrZero = Field(
         default=300,
-        description="Time that the adapter uses a tool list before it reads it again; 0 reads it for each "
-        "call. Clients never get an old list.",
+        description="Time that the adapter uses a tool list before it reads it again; 0: each call.",
     )
     readiness: Literal["any", "all"] = Field(
         default="any", description="Number of servers that must be ready for `/readyz`: `any` or `all`."
@@ -222,10 +212,9 @@ class Core(Section):
     auth: Auth = Field(default_factory=Auth)
     secret: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
-        description="Secret of this adapter and all its replicas, from which the key follows that seals what people "
-        "have authorized (`docs/grants.md`), and the sessions that replicas share for callers over HTTP; at least 32 "
-        "characters. Null uses a generated one in the state store, "
-        "which protects nothing from those who can read the store.",
+        description="Secret of this adapter and all its replicas, at least 32 characters. It seals "
+        "[grants](grants.md) and shared sessions. Null: one that is generated in the state store, "
+        "whose readers then know it.",
     )
     audit: AuditSettings = Field(
         default_factory=AuditSettings, description="Audit log of calls ([policies](policies.md#audit-log))."

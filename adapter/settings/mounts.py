@@ -40,17 +40,17 @@ class MountSettings(Section):
         json_schema_extra={"shown": "`/mcp/{id}`"},
     )
     servers: Annotated[TextList, Spelled("list of ids, or `*`")] = Field(
-        description="Ids of the servers, the most trusted first; `*` means all, in the order of the file."
+        description="Ids of the servers, the most trusted first; `*` means all."
     )
     prefix: Prefix = Field(
         default="{server}_",
-        description="Prefix of the names of tools and prompts. With `none` a name that two servers use belongs to "
-        "the server that comes first in `servers`.",
+        description="Prefix of the names of tools and prompts. With `none` a name of two servers belongs to the "
+        "first.",
     )
     tools: MountTools = Field(default_factory=MountTools)
     list_timeout_seconds: Seconds = Field(
         default=3,
-        description="Time that a list waits for the servers; what is stored of a server stands for one that is late.",
+        description="Time that a list waits for servers; stored lists stand for those that are late.",
     )
 
     @model_validator(mode="before")

@@ -31,13 +31,11 @@ class ConnectorSettings(Section):
 
     name: str = Field(description="Unique name, for `servers[].tools.define[].use`.")
     connector: ConnectorKind = Field(
-        description="Kind of the database. SQLite is built in; the drivers of the others are extras of the "
-        "package."
+        description="Kind of the database; all but SQLite need an extra of the package."
     )
     connection_string: SecretStr = Field(
         min_length=1,
-        description="Address of the database; may contain `{{ env.NAME }}`. A SQLite path is relative to the "
-        "settings file.",
+        description="Address of the database; may contain `{{ env.NAME }}`.",
     )
     options: Annotated[dict[str, Any], Spelled("mapping of names to values")] = Field(
         default_factory=dict, repr=False, description="Options of the driver, such as `pool_size`."
@@ -67,8 +65,7 @@ class ContextSettings(Section):
 
     factory: CodeReference = Field(
         default=None,
-        description="Function that takes the request and returns a mapping; its members are added to the "
-        "context.",
+        description="Function of the request whose members join the context.",
     )
 
 
@@ -127,8 +124,8 @@ class PresenterSettings(Section):
     shape: Annotated[dict[str, Any] | None, Spelled("mapping of names to types, or null")] = Field(
         default=None,
         alias="schema",
-        description="Members that are shown, with their types: `string`, `int`, `float`, `bool`, `any`, "
-        "`list[T]` or a mapping; `?` marks an optional one.",
+        description="Members that are shown, and types: `string`, `int`, `float`, `bool`, `any`, `list[T]`, a "
+        "mapping; `?` marks optional ones.",
     )
     json_schema: Annotated[dict[str, Any] | None, Spelled("JSON Schema, or null")] = Field(
         default=None, description="The same as JSON Schema."

@@ -16,18 +16,18 @@ class ReplicaSettings(Section):
 
     id: Annotated[Text | None, BlankIsNull] = Field(
         default=None,
-        description="Name of this process, different from that of each other one; null chooses a random one at "
-        "each start. 1 to 64 letters, digits, `.`, `_` and `-`.",
+        description="Name of this process, different from all others; null: a random one. 1 to 64 letters, "
+        "digits, `.`, `_` and `-`.",
     )
     address: OptionalText = Field(
         default=None,
-        description="Address at which the other processes reach this one: a URL, or a host with or without a "
-        "port. Null means the address that is bound, or where that is any address, the host's own.",
+        description="Address at which other processes reach this one: a URL, or a host with or without a port. "
+        "Null: the address that is bound, or the host's own.",
     )
     listen: OptionalText = Field(
         default=None,
-        description="Additional `host:port` to bind, on which only other processes are served; port 0 chooses a "
-        "free one. Null serves them at `core.port`.",
+        description="Additional `host:port` for other processes only; port 0 chooses a free one. Null: "
+        "`core.port`.",
     )
 
     @field_validator("id")

@@ -42,13 +42,11 @@ class SessionsSettings(Section):
     )
     upstream_session_termination_retries: Annotated[int, Field(ge=0, le=5)] = Field(
         default=1,
-        description="Number of times that a call is repeated in a new upstream session after the upstream "
-        "ended the old one.",
+        description="Times that a call is repeated in a new upstream session after the old one was lost.",
     )
     max_total_session_size: ByteSize | None = Field(
         default=None,
-        description="Maximum size of all uploads and artifacts of one session or principal; null sets no "
-        "limit.",
+        description="Maximum size of all files of one session or principal; null: no limit.",
     )
     eviction_policy: Literal["lru_uploads_then_artifacts", "lru_artifacts_then_uploads"] = Field(
         default="lru_uploads_then_artifacts",
@@ -56,24 +54,21 @@ class SessionsSettings(Section):
     )
     round_ttl_seconds: Seconds = Field(
         default=3600,
-        description="Time that a call with a question to its user (`InputRequiredResult`) keeps its output "
-        "directory, links and files for the next round.",
+        description="Time that a call with a question (`InputRequiredResult`) keeps its directory, links and "
+        "files.",
     )
     max_rounds: Count = Field(
         default=100,
-        description="Maximum number of such calls of one session or principal; above it the call that waited "
-        "longest is abandoned.",
+        description="Maximum number of such calls of one session or principal; the oldest is abandoned.",
     )
     missing_id: Literal["refuse", "principal"] = Field(
         default="refuse",
-        description="Legacy requests without `Mcp-Session-Id`, for hosts that lose it. `refuse`: 400. "
-        "`principal`: they use one common session of the principal. If the server issues no ids, "
-        "such requests are always served.",
+        description="Legacy requests without `Mcp-Session-Id`. `refuse`: 400. `principal`: they use one common "
+        "session of the principal.",
     )
     upstream: Literal["session", "principal"] = Field(
         default="session",
-        description="Upstream sessions. `session`: one for each session. `principal`: all sessions of a "
-        "principal share one, for hosts that open a session for every call.",
+        description="Upstream sessions: one for each `session`, or one for all of a `principal`.",
     )
     scope: Literal["session", "principal"] = Field(
         default="session", description="Owner of files and pins: the session, or the principal."
@@ -104,9 +99,9 @@ class RedisState(Section):
 
     url: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
-        description="Address in one text, in place of `host`, `port`, `db`, `username`, `password` and "
-        "`tls`: `redis://user:password@host:6379/0`, `rediss://` for TLS, `redis+cluster://host,host`, or "
-        "`redis+sentinel://host,host/service/0`. User and password are percent-encoded.",
+        description="Address in one text, in place of `host` and others: `redis://user:password@host:6379/0`, "
+        "`rediss://`, `redis+cluster://host,host`, `redis+sentinel://host,host/service/0`. User and "
+        "password are percent-encoded.",
     )
     host: OptionalText = Field(default=None, description="Host of the Redis server.")
     port: Port = Field(default=6379, description="Port of the Redis server.")
@@ -130,11 +125,11 @@ class RedisState(Section):
     )
     key_base: Annotated[Text, Field(pattern=r"^[^{}\s]{1,200}$")] = Field(
         default="mcp_remote_adapter",
-        description="First part of every key and channel. Adapters with the same one are replicas of each other.",
+        description="First part of every key; adapters with the same one are replicas of each other.",
     )
     timeout_seconds: Seconds = Field(
         default=2,
-        description="Time for an answer, and for a connection with its login, after which the state is unavailable.",
+        description="Time for an answer, or a connection, after which the state is unavailable.",
     )
 
 
@@ -143,8 +138,7 @@ class Reconciliation(Section):
 
     mode: Literal["disabled", "if_empty"] = Field(
         default="if_empty",
-        description="Files without a record at start. An empty store cannot know whose they are: `if_empty` says "
-        "in the log that there are some, `disabled` nothing.",
+        description="Files without a record at start: `if_empty` logs that there are some, `disabled` nothing.",
     )
 
 
@@ -153,25 +147,22 @@ class StatePersistence(Section):
 
     type: Literal["memory", "disk", "redis"] = Field(
         default="disk",
-        description="`memory` loses everything at stop unless a file keeps it, `disk` is SQLite, `redis` is shared by "
-        "several replicas.",
+        description="`memory` loses everything at stop, `disk` is SQLite, `redis` is for several replicas.",
     )
     unavailable_policy: Literal["fail_closed", "exit", "fallback_memory"] = Field(
         default="fail_closed",
-        description="Reaction to a failing store: refuse requests that need it, end the process, or continue "
-        "in memory until it is back.",
+        description="Reaction to a failing store: refuse requests, end the process, or continue in memory.",
     )
     refresh_on_startup: bool = Field(
         default=False, description="Delete all stored state at every start; not with `redis`."
     )
     snapshot_interval_seconds: Seconds = Field(
         default=30,
-        description="Time of changes to `memory` that may be lost at most. If this or `disk.local_path` is set, a file "
-        "of SQLite keeps each change at once; else nothing is kept.",
+        description="Time of changes to `memory` that may be lost; null keeps nothing.",
     )
     cache_seconds: Annotated[Seconds, Field(le=60)] = Field(
         default=1,
-        description="Time for which a replica believes what it has read, while it cannot hear of changes by others.",
+        description="Time for which a replica believes what it has read while it cannot hear others.",
     )
     disk: DiskState = Field(default_factory=DiskState)
     redis: RedisState = Field(default_factory=RedisState)
@@ -186,7 +177,7 @@ class Uploads(Section):
     max_files: Count = Field(default=1000, description="Maximum number of files in one upload.")
     ttl_seconds: Seconds | None = Field(
         default=120,
-        description="Time after its last use when an upload is deleted; null keeps it as long as its session.",
+        description="Time after its last use when an upload is deleted; null: with its session.",
     )
     require_sha256: bool = Field(default=False, description="Refuse uploads without a SHA-256 for each file.")
     uri_scheme: UriScheme = Field(default="upload://", description="Scheme of upload handles.")
@@ -195,7 +186,7 @@ class Uploads(Section):
     )
     page_ttl_seconds: Annotated[Seconds, Field(ge=1, le=86400)] = Field(
         default=900,
-        description="Lifetime of the upload link that a person opens, and minimum lifetime of what was uploaded there.",
+        description="Lifetime of a person's upload link, and minimum lifetime of what came there.",
     )
 
 
@@ -205,8 +196,7 @@ class Artifacts(Section):
     enabled: bool = Field(default=True, description="Capture the files of artifact producers.")
     ttl_seconds: Seconds | None = Field(
         default=600,
-        description="Time after its last use when an artifact is deleted; null keeps it as long as its "
-        "session.",
+        description="Time after its last use when an artifact is deleted; null: with its session.",
     )
     max_per_session: Count | None = Field(
         default=None, description="Maximum number of artifacts of one session; null sets no limit."
@@ -220,14 +210,13 @@ class Artifacts(Section):
     )
     in_structured_content: Literal["auto", "never"] = Field(
         default="auto",
-        description="`auto` lists artifacts in the structured content of results, and says so in the tool's output "
-        "schema; `never` leaves both as they are.",
+        description="`auto` lists artifacts in structured content, and says so in the output schema; `never` does "
+        "not.",
     )
     uri_scheme: UriScheme = Field(default="artifact://", description="Scheme of artifact URIs.")
     max_resource_bytes: ByteSize = Field(
         default=10 * 1024**2,
-        description="Maximum size of an artifact that `resources/read` returns; for a larger one it names the "
-        "download URL.",
+        description="Maximum size of an artifact that `resources/read` returns.",
     )
 
 
@@ -245,7 +234,7 @@ class Storage(Section):
     lock_mode: Literal["auto", "none", "process", "file", "redis"] = Field(
         default="auto",
         description="Lock on the root, against adapters with another state store: `auto` and `file` lock a file "
-        "in it, which replicas of one state store share; `none`, `process` and `redis` lock no file.",
+        "in it, the others none.",
     )
     orphan_sweeper_enabled: bool = Field(default=True, description="Delete files without a record.")
     orphan_sweeper_grace_seconds: SecondsOrZero = Field(
@@ -253,8 +242,7 @@ class Storage(Section):
     )
     artifact_locator_policy: Literal["storage_only", "allow_configured_roots"] = Field(
         default="storage_only",
-        description="Directories in which a tool's file is accepted: only the adapter's own, or also the "
-        "configured roots.",
+        description="Directories in which a tool's file is accepted: the adapter's own, or also configured ones.",
     )
     artifact_locator_allowed_roots: list[Path] = Field(
         default_factory=list, description="Directories that `allow_configured_roots` accepts."

@@ -26,8 +26,8 @@ class PrometheusSettings(Section):
     path: UrlPath = Field(default="/metrics", description="Path of the metrics.")
     port: Port | None = Field(
         default=None,
-        description="Port that serves metrics and nothing else, without credentials; null means `core.port`, where "
-        "they need an operator's token if there is `core.auth`, and else are for callers on this machine.",
+        description="Port that serves metrics only, without credentials; null: `core.port`, for operators or this "
+        "machine only.",
     )
     host: Text | None = Field(
         default=None, description="Address of that port; null means 127.0.0.1. Needs `port`."
@@ -89,8 +89,7 @@ class AuditSettings(Section):
 
     file: Annotated[Path | None, BlankIsNull] = Field(
         default=None,
-        description="File that lines are appended to, relative to the settings file; it is opened again when it was "
-        "renamed.",
+        description="File that lines are appended to; opened again when it was renamed.",
     )
     stdout: bool = Field(default=False, description="Write the lines to standard output.")
     arguments_digest: bool = Field(
@@ -99,12 +98,12 @@ class AuditSettings(Section):
     )
     arguments_key: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
-        description="Key of the HMAC-SHA-256 over arguments, so that nobody without it can try out what they were.",
+        description="Key of the HMAC-SHA-256 over arguments.",
     )
     on_failure: Literal["refuse", "allow"] = Field(
         default="refuse",
-        description="Treatment of calls while the log cannot be written. `refuse`: an answer is withheld and calls "
-        "are refused. `allow`: calls go on without a record.",
+        description="Calls while the log cannot be written: `refuse` withholds answers and refuses calls, `allow` "
+        "goes on without a record.",
     )
 
     @property

@@ -18,8 +18,7 @@ class UploadConsumer(Section):
     type: Literal["upload_consumer"] = Field(description="`upload_consumer`: these tools take files.")
     tools: Tools = Field(description="Names of the tools.")
     file_path_argument: Text = Field(
-        description="Argument that names the file or files; may be nested and go through lists, as in "
-        "`files[].path`."
+        description="Argument that names the file or files; may be nested, as in `files[].path`."
     )
     uri_scheme: UriScheme = Field(default="upload://", description="Scheme of handles in that argument.")
     uri_prefix: bool | None = Field(
@@ -33,8 +32,8 @@ class UploadConsumer(Section):
     )
     edits: bool | None = Field(
         default=None,
-        description="True: these tools change their file; the changed one becomes a new artifact. False: they only "
-        "read, and get the path of the stored file. Null: they get a copy, and its changes are dropped.",
+        description="True: a file that the tool changes becomes a new artifact. False: tools only read, and get "
+        "the stored file itself. Null: they get a copy.",
     )
     allow_plain_paths: bool = Field(
         default=False, description="Pass on text that is not a handle, instead of refusing it."
@@ -65,8 +64,7 @@ class OutputLocator(Section):
     )
     every: bool = Field(
         default=False,
-        description="Keep each file that a result names, for `regex` and `structured`; a result may also name none. "
-        "False keeps the first.",
+        description="Keep each file that a result names, for `regex` and `structured`; false keeps the first.",
     )
 
     @field_validator("mode", mode="before")

@@ -48,10 +48,7 @@ class ToolInput(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    type: InputKind = Field(
-        description="Type of the value; `string`, `int`, `float`, `boolean` and `datetime` are converted from "
-        "text and numbers."
-    )
+    type: InputKind = Field(description="Type of the value; scalars are converted from text and numbers.")
     description: str = Field(default="", description="Description for models.")
     optional: bool = Field(default=False, description="Allow calls to leave it out.")
     default: Annotated[Any, BeforeValidator(_spelled_out), Spelled("value of the type, or null")] = Field(
@@ -87,8 +84,7 @@ class ToolWork(Section):
     description: str = Field(default="", description="Description for models.")
     annotations: Annotated[dict[str, Any], Spelled("mapping, as in MCP")] = Field(
         default_factory=dict,
-        description="Hints such as `readOnlyHint`. With `destructiveHint: true`, calls run one after the other "
-        "and are never cached.",
+        description="Hints such as `readOnlyHint`; calls with `destructiveHint: true` run one by one.",
     )
     use: OptionalText = Field(default=None, description="Name of the connector that runs the statement.")
     statement: OptionalText = Field(
@@ -102,8 +98,7 @@ class ToolWork(Section):
     )
     runtime: ScriptRuntime = Field(
         default="inprocess",
-        description="`inprocess` runs trusted Python code in the adapter. `subprocess` runs any program with "
-        "limits and ends it with its call.",
+        description="`inprocess` runs trusted Python in the adapter, `subprocess` any program with limits.",
     )
     inputs: dict[str, ToolInput] = Field(
         default_factory=dict, description="Arguments by name; others are refused."
@@ -113,8 +108,8 @@ class ToolWork(Section):
     )
     substitution: Literal["bound", "textual"] = Field(
         default="bound",
-        description="`textual` inserts inputs into the text of an SQL statement, where nothing can be bound; a "
-        "`string` needs an `enum` of plain words.",
+        description="`textual` inserts inputs into an SQL text where nothing can be bound; a `string` needs an "
+        "`enum`.",
     )
     rows: bool = Field(
         default=False,
@@ -171,7 +166,7 @@ class Tools(Section):
 
     directory: Annotated[Path | None, BlankIsNull] = Field(
         default=None,
-        description="Folder of tools: each folder or file in it is a tool. Relative to the settings file.",
+        description="Folder in which each folder or file is a tool.",
     )
     require_auth: bool = Field(default=False, description="Refuse to start if a tool has no `auth`.")
     cache: ToolsCache = Field(default_factory=ToolsCache)

@@ -58,13 +58,12 @@ class ToolDefaults(Section):
 
     tool_call_timeout_seconds: Seconds | None = Field(
         default=60,
-        description="Silence of an upstream after which a tool call fails; a message such as progress restarts it, "
-        "a comment of an event stream does not. Null waits without limit.",
+        description="Silence of an upstream after which a tool call fails; a message such as progress restarts "
+        "it. Null: no limit.",
     )
     tool_call_total_seconds: Seconds | None = Field(
         default=None,
-        description="Time after which a call of an upstream's tool fails, whatever the upstream says meanwhile; null "
-        "sets no limit.",
+        description="Time after which a call of an upstream's tool fails, whatever it says; null: no limit.",
     )
     allow_raw_output: bool = Field(
         default=False, description="Embed the content of a captured artifact in the tool's result too."
@@ -156,9 +155,8 @@ class DefinitionPinning(Section):
     )
     baseline: PinningBaseline = Field(
         default="session",
-        description="Tools that a session is compared with: those that it first saw itself (`session`), or "
-        "those that any session first saw (`server`). Tools that an operator accepted replace "
-        "both.",
+        description="Tools that a session is compared with: those that it first saw (`session`), or that any "
+        "session first saw (`server`).",
     )
 
 
@@ -210,14 +208,14 @@ class AccessEntry(Section):
 
     principals: Condition = Field(
         default=None,
-        description="Callers by name: that of their static token (`default` for `core.auth.token`), `VALUE@ISSUER` "
-        "for OAuth, `anonymous` without authentication.",
+        description="Callers by name: of their static token, `default` for `core.auth.token`, `VALUE@ISSUER`, "
+        "`anonymous`.",
     )
     scopes: Condition = Field(default=None, description="OAuth scopes of which the caller must have all.")
     claims: Annotated[dict[str, ClaimValue | list[ClaimValue]] | None, AfterValidator(_claims)] = Field(
         default=None,
-        description="Claims of the caller's token, each with a value or a list of values of which it must have one; "
-        "`a.b` is the member `b` of claim `a`.",
+        description="Claims of the caller's token, each with a value or a list of which it must have one; `a.b` "
+        "is a member of `a`.",
     )
     tools: Patterns = Field(default_factory=list, description="Tools that these callers may see and call.")
     resources: Patterns = Field(

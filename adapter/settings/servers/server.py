@@ -103,9 +103,8 @@ class UpstreamSettings(Section):
 
     transport: Annotated[Transport, BeforeValidator(_transport)] = Field(
         default="streamable_http",
-        description="Transport of the upstream; `http` and `streamable-http` mean the default. `sse` is the "
-        "HTTP+SSE transport of 2024-11-05. With `stdio` the adapter starts `command`. With `hosted` it runs the tools "
-        "in `servers[].tools` itself.",
+        description="Transport of the upstream. `sse` is that of 2024-11-05, `stdio` starts `command`, `hosted` "
+        "runs `servers[].tools`; `http` and `streamable-http` mean the default.",
     )
     url: Annotated[HttpUrl | None, BlankIsNull] = Field(
         default=None,
@@ -120,8 +119,7 @@ class UpstreamSettings(Section):
     auth: UpstreamAuth = Field(default_factory=UpstreamAuth)
     command: OptionalText = Field(
         default=None,
-        description="Program of a stdio server; required for stdio. A name is searched in PATH; a path is "
-        "relative to the settings file.",
+        description="Program of a stdio server: a name in PATH, or a path relative to the settings file.",
     )
     args: list[str] = Field(default_factory=list, description="Arguments of the program, one entry each.")
     env: dict[str, str] = Field(
@@ -131,13 +129,12 @@ class UpstreamSettings(Section):
     )
     inherit_env: TextList = Field(
         default_factory=list,
-        description="Names of further variables that the program gets from the adapter's environment; `*` at "
-        "the end stands for any characters. `PATH`, `HOME`, `LANG`, `TZ` and a few more are always passed.",
+        description="Further variables of the adapter's environment that the program gets; `*` at the end stands "
+        "for any characters.",
     )
     cwd: Annotated[Path | None, BlankIsNull] = Field(
         default=None,
-        description="Working directory of the program, relative to the settings file; null means that of the "
-        "adapter.",
+        description="Working directory of the program; null: that of the adapter.",
     )
     process: ProcessMode = Field(
         default="per_session",
@@ -148,8 +145,7 @@ class UpstreamSettings(Section):
     )
     idle_ttl_seconds: Annotated[Seconds | None, BlankIsNull] = Field(
         default=1800,
-        description="Time without a request or open stream after which a process is stopped; null means never. "
-        "It is started again when its client returns.",
+        description="Time without a request or open stream after which a process is stopped; null: never.",
     )
     start_timeout_seconds: Seconds = Field(
         default=60, description="Time within which a started process must answer its first request."
@@ -191,13 +187,12 @@ class HostSettings(Section):
 
     openai_file_params: Annotated[Literal["auto", "on", "off"], OnWord, OffWord] = Field(
         default="auto",
-        description="Describe file arguments so that ChatGPT passes files of the conversation to them, and fetch "
-        "these (`openai/fileParams`): `auto` for the clients that are known to do so, `on` for all.",
+        description="Take files that ChatGPT attaches (`openai/fileParams`): `auto` for clients that are known to "
+        "do so, `on` for all.",
     )
     file_url_allow: TextList = Field(
         default_factory=list,
-        description="Hosts, as `name` or `name:port`, from which such files are fetched though their addresses are "
-        "private; all others must have public ones.",
+        description="Hosts (`name` or `name:port`) with private addresses from which such files may be fetched.",
     )
 
     @field_validator("file_url_allow")
@@ -226,26 +221,24 @@ class ServerSettings(Section):
     tools: Tools = Field(default_factory=Tools)
     stages: dict[str, ToolStages] = Field(
         default_factory=dict,
-        description="Stages of tools, by globs for their names (`*`, `?`). If several globs match, the last "
-        "one that sets a key wins; keys in a hosted tool's own definition win over all.",
+        description="Stages of tools, by globs for their names (`*`, `?`). The last glob that sets a key wins; a "
+        "tool's own definition wins over all.",
     )
     errors: StageErrors = Field(default_factory=StageErrors)
     adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
     hosts: HostSettings = Field(default_factory=HostSettings)
     in_mounts: bool = Field(
         default=False,
-        description="Allow the server in merged mounts (`mounts[]`) although it gets the credentials or headers of "
-        "the client, which the client then sends for all servers of the mount.",
+        description="Allow the server in merged mounts although it gets credentials or headers of the client.",
     )
     access: AccessEntries = Field(
         default=None,
-        description="Rules for who may see and use which tools, resources and prompts ([policies](policies.md)); null "
-        "allows everything. With any rule, what none of a caller's rules allows is hidden.",
+        description="Rules for who may use which tools, resources and prompts ([policies](policies.md)); null "
+        "allows everything, else what no rule allows is hidden.",
     )
     disabled_tools: ToolPatterns = Field(
         default_factory=list,
-        description="Tools that clients can neither see nor call: exact names, or expressions that match whole "
-        "names.",
+        description="Hidden tools: exact names, or expressions that match whole names.",
     )
     code_mode_enabled: bool | None = Field(
         default=None, description="Overrides `core.code_mode_enabled` for this server."
@@ -263,8 +256,7 @@ class ServerSettings(Section):
     tool_definition_pinning: DefinitionPinningOverride = Field(default_factory=DefinitionPinningOverride)
     tools_lock: Annotated[Path | None, BlankIsNull] = Field(
         default=None,
-        description="Lock file with the tool definitions that every session starts from; relative to the "
-        "settings file.",
+        description="Lock file with the tool definitions that every session starts from.",
     )
 
     @model_validator(mode="before")

@@ -36,8 +36,7 @@ class SyncPolicy(Section):
     """Policy for the tools that a glob matches; the first policy that matches applies."""
 
     match: Line = Field(
-        description="Glob for tool names as clients see them, or for `server.tool`: `*` matches one part, `**` "
-        "any number of parts."
+        description="Glob for tool names, or for `server.tool`: `*` matches one part, `**` any number of parts."
     )
     cache_control: CacheControl | None = Field(
         default=None, description="Cache directive in their descriptions; null uses `state_sync.defaults`."
@@ -152,14 +151,14 @@ class RateSettings(Section):
     )
     key: RateKey = Field(
         default="identity",
-        description="Calls that are counted together: those of one `identity` from auth (without one, of a "
-        "`principal`), of one `principal`, of one `session`, or all calls of the `tool`.",
+        description="Calls that are counted together: of one `identity` from auth, one `principal`, one "
+        "`session`, or of the `tool`.",
     )
 
     shared: bool = Field(
         default=False,
-        description="Count the calls of all replicas together, if they share their state. Each call costs "
-        "one request to the state store.",
+        description="Count the calls of all replicas together, at the cost of a request to the state store for "
+        "each.",
     )
 
 
@@ -182,9 +181,8 @@ class StageLimits(Section):
     )
     timeout: Seconds | None = Field(
         default=None,
-        description="Deadline of a call of a hosted tool, for all stages together; null means 30 s, or the "
-        "`timeout_seconds` of its connector if that is more. The stages of an upstream tool have "
-        "`tool_call_timeout_seconds`.",
+        description="Deadline of a hosted tool's call, for all stages together; null: 30 s, or the "
+        "`timeout_seconds` of its connector if that is more.",
     )
 
 
@@ -193,8 +191,7 @@ class LargeResults(Section):
 
     above: Annotated[ByteSize, Field(ge=8192)] = Field(
         default=64 << 10,
-        description="Size of a result, as JSON, above which its largest parts become artifacts; at least `8Ki`. One "
-        "answer of `{id}_read_artifact` is never larger.",
+        description="Size of a result, as JSON, above which its largest parts become artifacts; at least `8Ki`.",
     )
     hosts: bool = Field(
         default=True,
@@ -224,14 +221,12 @@ class StageCache(Section):
         Vary | None, Spelled("list of `identity`, `principal`, `session`, `header:NAME`, or null")
     ] = Field(
         default=None,
-        description="Callers that differ in these do not share a result; null means `identity` if the tool has "
-        "auth.",
+        description="Callers that differ in these share no result; null: `identity` if the tool has auth.",
     )
 
     shared: bool = Field(
         default=False,
-        description="Share results, and work under way, with all replicas, if they share their state. Each call costs "
-        "one request to the state store.",
+        description="Share results with all replicas, at the cost of a request to the state store for each call.",
     )
 
     def idle(self, server_keeps: bool) -> bool:

@@ -41,15 +41,13 @@ class UpstreamAuth(Section):
 
     type: AuthType = Field(
         default="none",
-        description="`none` sends none but `static_headers`, and `static` requires these. `passthrough` sends the "
-        "caller's own `Authorization` header to the upstream. `client_credentials` sends a token of the adapter's "
-        "own, `token_exchange` one that the caller's token is exchanged for. With `authorization_code` each caller "
-        "authorizes the adapter in a browser.",
+        description="Origin of the credentials: `static_headers` (`none`, `static`), the caller's own token "
+        "(`passthrough`), one of the adapter's (`client_credentials`), one exchanged for the caller's "
+        "(`token_exchange`), or one that the caller authorizes (`authorization_code`).",
     )
     metadata: bool = Field(
         default=False,
-        description="For `passthrough`: publish the upstream's protected-resource metadata as that of the mount, so "
-        "that OAuth clients sign in for the upstream.",
+        description="For `passthrough`: publish the upstream's protected-resource metadata as that of the mount.",
     )
     issuer: Annotated[SecureUrl | None, BlankIsNull] = Field(
         default=None,
@@ -61,13 +59,12 @@ class UpstreamAuth(Section):
     )
     authorization_endpoint: Annotated[SecureUrl | None, BlankIsNull] = Field(
         default=None,
-        description="For `authorization_code`: URL at which people sign in; null finds it by `issuer`, or without "
-        "one by the metadata of the upstream.",
+        description="For `authorization_code`: URL at which people sign in; null: from the metadata.",
     )
     client_id: OptionalText = Field(
         default=None,
-        description="Client id of the adapter at the authorization server; for `authorization_code` null uses a "
-        "client id metadata document or dynamic registration, whichever the server offers.",
+        description="Client id of the adapter; for `authorization_code` null uses a client id metadata document "
+        "or dynamic registration.",
     )
     client_secret: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None, description="Client secret; write `${VAR}` instead of the secret."
@@ -75,8 +72,8 @@ class UpstreamAuth(Section):
     client_authentication: Literal["client_secret_basic", "client_secret_post", "private_key_jwt"] | None = (
         Field(
             default=None,
-            description="Way in which the adapter proves that it is the client; null means `private_key_jwt` with a "
-            "`private_key_file`, otherwise `client_secret_basic`.",
+            description="Proof of being the client; null: `private_key_jwt` with a `private_key_file`, else "
+            "`client_secret_basic`.",
         )
     )
     private_key_file: Annotated[Path | None, BlankIsNull] = Field(
@@ -88,14 +85,12 @@ class UpstreamAuth(Section):
     )
     assertion_audience: OptionalText = Field(
         default=None,
-        description="Audience of the signed assertion; null means the token endpoint. Some servers want their "
-        "issuer identifier.",
+        description="Audience of the signed assertion; null: the token endpoint.",
     )
     scopes: Scopes = Field(default_factory=list, description="Scopes to ask for.")
     resource: OptionalText = Field(
         default=None,
-        description="Resource to ask a token for (RFC 8707), usually the URL of the upstream; null sends none. With "
-        "`metadata`, and for `authorization_code`: the address that the upstream's metadata may name beside its URL.",
+        description="Resource to ask a token for (RFC 8707), usually the URL of the upstream; null sends none.",
     )
     audience: OptionalText = Field(
         default=None, description="Audience to ask a token for (RFC 8693); null sends none."
