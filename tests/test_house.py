@@ -23,9 +23,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 70_546,
+    "lines with code in adapter/": 70_486,
     "modules": 548,
-    "lines with code in tests/": 102_848,
+    "lines with code in tests/": 102_847,
     "settings": 379,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,
