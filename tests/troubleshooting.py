@@ -73,10 +73,10 @@ def _errors() -> Iterator[str]:
         yield f"### {title}\n"
         for code, when, do in group:
             failure = classes()[code]
-            legacy = f", {failure.legacy_http} for a legacy request" if failure.legacy_http else ""
+            legacy = f", {failure.legacy_http} legacy" if failure.legacy_http else ""
             yield f"#### {code}\n\n{_block(sentences(failure))}"
             yield f"JSON-RPC {failure.rpc}, HTTP {failure.http}{legacy}.\n"
-            yield f"**When:** {when}\n\n**What to do:** {do}\n"
+            yield f"**When:** {when}\n\n**Do:** {do}\n"
 
 
 def _texts() -> Iterator[str]:
@@ -85,7 +85,7 @@ def _texts() -> Iterator[str]:
         found = dict.fromkeys(sentence for name in text["classes"] for sentence in others()[name])
         listed = _block(found) if text.get("listed", True) else "The sentences say themselves what to do.\n"
         yield f"### {title}\n\n{listed}"
-        yield f"**When:** {text['when']}\n\n**What to do:** {text['do']}\n"
+        yield f"**When:** {text['when']}\n\n**Do:** {text['do']}\n"
 
 
 def _log() -> Iterator[str]:
