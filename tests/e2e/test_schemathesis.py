@@ -23,7 +23,7 @@ PATIENCE = 300.0
 
 SINGLE = {
     *("showViewer", "listServers", "listSessions", "listFiles", "listExchanges", "showConfiguration"),
-    *("showActivity", "showHealth", "showLive", "showReady"),
+    *("showActivity", "listMounts", "showHealth", "showLive", "showReady"),
 }
 """Operations without anything to vary, of which there is one case."""
 
