@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import httpx2
@@ -13,9 +14,11 @@ import orjson
 from mcp import Client, MCPError
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import URL_ELICITATION_REQUIRED, ElicitResult
+from mcp_types import URL_ELICITATION_REQUIRED, CallToolResult, ElicitResult
 
 from adapter.rules.access.authorization_servers import Challenge
+from adapter.upstream.client_refusals import ServerRefused as ServerRefused
+from adapter.upstream.client_refusals import TokenRefused as TokenRefused
 from adapter.upstream.client_sign_in import TerminalSignIn
 
 MODERN = "2026-07-28"
@@ -33,22 +36,9 @@ _MOST_VISITS = 3
 _MOST_LINKS = 10
 _LONGEST_REFUSAL = 1 << 16
 
+_PLAIN: Mapping[str, str] = {"Accept-Encoding": "identity"}
+
 _FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, MCPError, OAuthFlowError, OSError, ValueError)
-
-
-class ServerRefused(Exception):
-    """A server that cannot be reached, or that answered a request with an error.
-
-    ``str(error)`` is one sentence for people; ``data`` is what the error of a request has beside its message.
-    """
-
-    def __init__(self, sentence: str, data: Any = None) -> None:
-        super().__init__(sentence)
-        self.data = data
-
-
-class TokenRefused(ServerRefused):
-    """A server that asks for a token, or for another one. ``data`` is the URL of its OAuth metadata, or None."""
 
 
 class Person(Protocol):
@@ -140,14 +130,10 @@ async def connected(
         answers[:] = [response]
         if response.status_code in (401, 403) and _is_short_json(response):
             await response.aread()
-        if "content-encoding" in response.headers:
-            # Nobody asked for it, and a few bytes of it may stand for gigabytes.
-            raise httpx2.RemoteProtocolError("its answer is compressed, which was not asked for")
-        if not response.is_stream_consumed and not _is_stream(response):
-            response.stream = _BoundedBody(response.stream)
+        await _bound(response)
 
     limits = httpx2.Timeout(PATIENCE, read=patience)
-    plain = {"Accept-Encoding": "identity", **headers}
+    plain = {**_PLAIN, **headers}
     hooks = {"response": [note]}
     try:
         async with (
@@ -162,6 +148,27 @@ async def connected(
         raise _cause(url, _first(group), sign_in, *answers) from None
     except _FAILURES as failure:
         raise _cause(url, failure, sign_in, *answers) from None
+
+
+async def sign_in_again(
+    sign_in: TerminalSignIn, url: str, status: int, challenge: str, refused: str | None, *, renews: bool
+) -> None:
+    """Obtain another token for ``url``, as TerminalSignIn.answer does. Raises ServerRefused."""
+    hooks: dict[str, list[Callable[..., Any]]] = {"response": [partial(_bound, streams=True)]}
+    try:
+        async with httpx2.AsyncClient(headers=_PLAIN, timeout=PATIENCE, event_hooks=hooks) as http:
+            await sign_in.answer(http, status, challenge, refused, renews=renews)
+    except _FAILURES as failure:
+        raise _cause(url, failure, sign_in) from None
+
+
+async def _bound(response: httpx2.Response, *, streams: bool = False) -> None:
+    """Refuse an answer that may be larger than it looks, and bound any other; with ``streams`` also one of events."""
+    if "content-encoding" in response.headers:
+        # Nobody asked for it, and a few bytes of it may stand for gigabytes.
+        raise httpx2.RemoteProtocolError("its answer is compressed, which was not asked for")
+    if not response.is_stream_consumed and (streams or not _is_stream(response)):
+        response.stream = _BoundedBody(response.stream)
 
 
 def _client(transport: Any, person: Person | None) -> Client:
@@ -268,6 +275,11 @@ def _cause(
     if status is not None:
         return ServerRefused(f"{url} does not answer as an MCP server: HTTP status {status}, {failure}")
     return ServerRefused(f"{url} cannot be reached: {failure}")
+
+
+def tool_result(value: Any) -> dict[str, Any]:
+    """The result of a call, checked against the protocol's types. Raises ValueError."""
+    return _json(CallToolResult.model_validate(value))
 
 
 async def _answered(request: Any) -> Any:

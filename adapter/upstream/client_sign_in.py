@@ -7,8 +7,10 @@ import contextlib
 import hmac
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from urllib.parse import parse_qsl, urlsplit
 
+import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -44,37 +46,85 @@ class _KeptSignIn(BaseModel):
 class TerminalSignIn(OAuthClientProvider):
     """The sign-in at one server: asked for when that refuses a request, renewed as long as it can be.
 
-    ``show`` shows an address to the person, whose browser comes back to a port of this machine. ``kept`` is what
-    ``keep`` was given last, in a run before; empty if nothing was.
+    ``show`` shows an address to the person, whose browser comes back to a port of this machine. ``kept`` gives what
+    ``keep`` was given last, maybe by another process; empty if nothing was. One process at a time is within
+    ``alone``, so that two that start together open one browser.
     """
 
     def __init__(
         self,
         url: str,
         show: Callable[[str], Awaitable[None]],
-        kept: bytes,
+        kept: Callable[[], bytes],
         keep: Callable[[bytes], None],
+        alone: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext,
     ) -> None:
-        try:
-            self._kept = _KeptSignIn.model_validate_json(kept or b"{}")
-        except ValidationError:  # a file of somebody else
-            self._kept = _KeptSignIn()
-        self._show, self._keep = show, keep
+        self._kept = _read(kept())
+        self._show, self._read, self._keep, self._alone = show, kept, keep, alone
         # An authorization server may know the client by this very address, so its port stays.
         self._port: int = self._kept.port or _free_port()
         self.has_begun = False
+        self._answering = asyncio.Lock()
         self._state = ""
         self._answer: asyncio.Future[AuthorizationCodeResult]
         self._listening: asyncio.Server
         metadata = OAuthClientMetadata(
             client_name="mcp-adapter",
-            redirect_uris=[AnyUrl(f"http://{_HOST}:{self._port}{_PATH}")],
+            redirect_uris=self._comes_back_to,
             token_endpoint_auth_method="none",  # noqa: S106 (a public client has no secret)
         )
         super().__init__(url, metadata, self, self._open, self._answered)
         self.context.token_expiry_time = self._kept.expires
         # Without it the SDK would ask the server itself to renew a token.
         self.context.oauth_metadata = self._kept.metadata
+
+    @property
+    def _comes_back_to(self) -> list[AnyUrl]:
+        return [AnyUrl(f"http://{_HOST}:{self._port}{_PATH}")]
+
+    async def token(self) -> str | None:
+        """The access token of now, which may be over."""
+        context = self.context
+        if not self._initialized:
+            await self._initialize()
+        return context.current_tokens.access_token if context.current_tokens else None
+
+    async def answer(
+        self, http: httpx2.AsyncClient, status: int, challenge: str, refused: str | None, *, renews: bool
+    ) -> None:
+        """Obtain another token than the ``refused`` one, as the challenge of an answer asks; once for many callers.
+
+        ``renews``: without the person, where that is possible. Raises OAuthFlowError, and what the requests raise.
+        """
+        async with self._answering, self._alone():
+            self._take_over(refused)
+            if await self.token() != refused:
+                return
+            context = self.context
+            if renews and status == 401 and context.can_refresh_token():
+                context.token_expiry_time = 1.0
+            request = httpx2.Request("POST", context.server_url)
+            response = httpx2.Response(status, headers={"WWW-Authenticate": challenge}, request=request)
+            flow = self.async_auth_flow(request)
+            try:
+                asked = await anext(flow)
+                old = (None, f"Bearer {refused}")
+                while asked is not request or request.headers.get("Authorization") in old:
+                    asked = await flow.asend(response if asked is request else await http.send(asked))
+            except StopAsyncIteration:
+                raise OAuthFlowError("the server refuses, and says nothing of a sign-in") from None
+            finally:
+                await flow.aclose()
+
+    def _take_over(self, refused: str | None) -> None:
+        """Use what another process has obtained meanwhile."""
+        kept = _read(self._read())
+        if kept.tokens is not None and kept.tokens.access_token != refused:
+            self._kept, context = kept, self.context
+            self._port = kept.port or self._port
+            context.client_metadata.redirect_uris = self._comes_back_to
+            context.current_tokens, context.client_info = kept.tokens, kept.client
+            context.token_expiry_time, context.oauth_metadata = kept.expires, kept.metadata
 
     async def get_tokens(self) -> OAuthToken | None:
         """What the SDK's client reads of an earlier run."""
@@ -143,6 +193,13 @@ class TerminalSignIn(OAuthClientProvider):
         else:
             why = found.get("error_description") or found.get("error")
             self._answer.set_exception(OAuthFlowError(f"the authorization server refuses: {why}"))
+
+
+def _read(kept: bytes) -> _KeptSignIn:
+    try:
+        return _KeptSignIn.model_validate_json(kept or b"{}")
+    except ValidationError:  # a file of somebody else
+        return _KeptSignIn()
 
 
 def _free_port() -> int:

@@ -28,6 +28,7 @@ from adapter.wire.signed_urls import is_query
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 §5.6.2
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
+_ADDRESS = re.compile(r"[0-9.]+|[^:]*:.*")
 _URL_CHARACTERS = "%/:?@!$&'()*+,;=[]~-._"
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 # HEAD and CONNECT are missing on purpose: their answers are framed by other rules, and MCP uses neither.
@@ -285,10 +286,10 @@ async def _create_connection(
     endpoint: UpstreamAddress,
     tls: ssl.SSLContext | None,
 ) -> tuple[asyncio.Transport, Connection]:
-    # uvloop tries the addresses one after another and does not know the option.
-    options: dict[str, Any] = (
-        {"happy_eyeballs_delay": 0.25} if isinstance(loop, asyncio.BaseEventLoop) else {}
-    )
+    # uvloop tries the addresses one after another and does not know the option. An address is the only one; asyncio
+    # would forget its socket where this is cancelled in the turn in which it has connected.
+    several = isinstance(loop, asyncio.BaseEventLoop) and not _ADDRESS.fullmatch(endpoint.host)
+    options: dict[str, Any] = {"happy_eyeballs_delay": 0.25} if several else {}
     server_hostname = endpoint.host if tls is not None else None
     return await loop.create_connection(
         protocol, endpoint.host, endpoint.port, ssl=tls, server_hostname=server_hostname, **options

@@ -14,6 +14,7 @@ from adapter.rules.calls.request_outcomes import (
     RequestOutcome,
     outcome_of_error,
 )
+from adapter.rules.calls.tracing import Span, error_of
 from adapter.rules.metrics.catalogue import CLIENT_OPERATION
 from adapter.rules.metrics.labels import labels_upstream, method_name, named_in
 from adapter.rules.metrics.metric import MOST_WAITING, MetricSink, WaitingTimes
@@ -27,7 +28,7 @@ from adapter.upstream.port import (
     header,
     pour,
 )
-from adapter.upstream.tracing import OutgoingSpan, OutgoingSpans
+from adapter.upstream.tracing import OutgoingSpans
 from adapter.wire.envelope import Envelope, parse
 from adapter.wire.spans import find
 
@@ -100,8 +101,8 @@ class ObservedUpstream:
         ):
             # Nearly all calls: what it costs to count them is nearly all that metrics cost.
             alike.append(time.perf_counter() - began)
-            if spans is not None and span is not None:
-                spans.end(span)
+            if span is not None:
+                span.end()
         else:
             reader = _reader(reply)
             reader.look(whole)
@@ -112,17 +113,15 @@ class ObservedUpstream:
         """See Upstream."""
         await self._upstream.close()
 
-    def end(
-        self, messages: _Messages, began: float, span: OutgoingSpan | None, outcome: RequestOutcome
-    ) -> None:
+    def end(self, messages: _Messages, began: float, span: Span | None, outcome: RequestOutcome) -> None:
         """Note that messages with these methods and names, which left at that moment, were answered."""
         seconds = time.perf_counter() - began
         for method, name in messages:
             # A response to the server is no operation of the adapter's.
             if method:
                 self._counts.waiting.add((method, name, outcome), seconds)
-        if self._spans is not None and span is not None:
-            self._spans.end(span, outcome)
+        if span is not None:
+            span.end(error_of(outcome))
 
 
 def _messages(request: UpstreamRequest) -> _Messages:
@@ -151,7 +150,7 @@ class ObservedReply(ReplyAround):
         owner: ObservedUpstream,
         messages: _Messages,
         began: float,
-        span: OutgoingSpan | None,
+        span: Span | None,
     ) -> None:
         super().__init__(reply)
         self._owner = owner

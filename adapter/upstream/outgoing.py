@@ -12,7 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlencode, urljoin
 
@@ -71,7 +71,7 @@ class IssuerHttp:
         self._timeout = timeout
         self._limit = limit
         self._near = near
-        self._trust = _Trust()
+        self._trusted = cache(_load)
 
     async def get(self, url: str) -> tuple[int, bytes]:
         """Status and body of a document; the body is read for status 200 only."""
@@ -104,7 +104,7 @@ class IssuerHttp:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         UpstreamAddress(url)
-        tls = await self._trust.loaded()
+        tls = await asyncio.to_thread(self._trusted)
         import aiohttp
 
         make = None if self._near is None else partial(_near_socket, await _kinds_of(self._near))
@@ -125,21 +125,13 @@ class IssuerHttp:
         return bytes(body)
 
 
-class _Trust:
-    """The certificates that the system trusts, read when they are first needed."""
+def _load() -> ssl.SSLContext:
+    """The certificates that the system trusts. To be called in a thread: to load the library and to read them takes
+    longer than a call may wait.
+    """
+    import aiohttp  # noqa: F401 (for those who ask)
 
-    def __init__(self) -> None:
-        self._loading: asyncio.Future[ssl.SSLContext] | None = None
-
-    async def loaded(self) -> ssl.SSLContext:
-        if self._loading is None:
-            # In a thread: to load the library and to read the certificates takes longer than a call may wait.
-            self._loading = asyncio.ensure_future(asyncio.to_thread(_load))
-        try:
-            return await asyncio.shield(self._loading)
-        except Exception:
-            self._loading = None
-            raise
+    return ssl.create_default_context()
 
 
 def _session(
@@ -192,7 +184,7 @@ class FileHttp:
     def __init__(self, private: Collection[str], stall: float) -> None:
         self._private = frozenset(map(canonical_host, private))
         self._stall = stall
-        self._trust = _Trust()
+        self._trusted = cache(_load)
 
     @asynccontextmanager
     async def open(self, url: str) -> AsyncIterator[Download]:
@@ -215,7 +207,7 @@ class FileHttp:
     async def _answer(
         self, url: str, kinds: Collection[NetworkKind]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        tls = await self._trust.loaded()
+        tls = await asyncio.to_thread(self._trusted)
         import aiohttp
         from yarl import URL
 
@@ -293,12 +285,6 @@ async def _told_of(host: str) -> AsyncIterator[None]:
         yield
     except tuple(_TOLD) as error:
         raise DownloadFailed(f"{host} {_TOLD[type(error)]}.") from None
-
-
-def _load() -> ssl.SSLContext:
-    import aiohttp  # noqa: F401 (for those who ask)
-
-    return ssl.create_default_context()
 
 
 async def _kinds_of(host: str) -> Collection[NetworkKind]:

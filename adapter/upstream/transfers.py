@@ -46,16 +46,24 @@ async def upload(
     what was changed on the way. Raises TransferFailed.
     """
     with contextlib.ExitStack() as opened:
-        async with _request() as (session, deadline):
-            form = aiohttp.FormData(quote_fields=False, default_to_multipart=True)
-            for path in files:
-                part = _FilePart(_opened(path, opened), deadline, progress)
-                form.add_field("file", part, filename=_form_name(path))
-                form.add_field("sha256", _DigestPart(part))
-            # The adapter refuses by the head alone, before gigabytes are on their way.
-            answering = session.post(url, data=form, headers=headers, allow_redirects=False, expect100=True)
-            async with answering as response:
-                answer = await _answer(response)
+        named = [(path.name, _opened(path, opened)) for path in files]
+        return await upload_opened(url, named, headers, progress)
+
+
+async def upload_opened(
+    url: str, files: Sequence[tuple[str, BinaryIO]], headers: Mapping[str, str], progress: Progress
+) -> list[dict[str, Any]]:
+    """Upload files that are open, each under a name; see ``upload``."""
+    async with _request() as (session, deadline):
+        form = aiohttp.FormData(quote_fields=False, default_to_multipart=True)
+        for name, file in files:
+            part = _FilePart(file, deadline, progress)
+            form.add_field("file", part, filename=_form_name(name))
+            form.add_field("sha256", _DigestPart(part))
+        # The adapter refuses by the head alone, before gigabytes are on their way.
+        answering = session.post(url, data=form, headers=headers, allow_redirects=False, expect100=True)
+        async with answering as response:
+            answer = await _answer(response)
     uploads = answer.get("uploads")
     if not isinstance(uploads, list) or len(uploads) != len(files):
         raise TransferFailed("The URL takes no uploads: its answer names none.")
@@ -146,9 +154,9 @@ async def _answer(response: aiohttp.ClientResponse) -> dict[str, Any]:
     raise TransferFailed(f"The server refuses: {why}" if why else f"The server answers {response.status}.")
 
 
-def _form_name(path: Path) -> str:
+def _form_name(name: str) -> str:
     """The name as a form can hold it: line breaks as browsers write them (HTML, "multipart/form-data")."""
-    name = path.name.encode("utf-8", "replace").decode("utf-8")
+    name = name.encode("utf-8", "replace").decode("utf-8")
     return name.replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from adapter.app.build import App
-    from adapter.app.changes.reload import SettingsReload
+    from adapter.app.reload import SettingsReload
     from adapter.edge.http.listener import Grace, Listener
     from adapter.settings.file.reading import ReadSettings
 

@@ -14,7 +14,6 @@ from adapter.upstream.port import InitializeRequest, Share, UpstreamRequest, hea
 from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 
 ADA = Caller("ada:1", fields={"host": "here"})
-BOB = Caller("bob:2", fields={"host": "here"})
 CHALLENGE = ("WWW-Authenticate", 'Bearer error="invalid_token", error_description="<b>no</b>"')
 REFUSED = ScriptedAnswer(401, [CHALLENGE], [b"not you"])
 FINE = ScriptedAnswer(200, chunks=[b"one", b"two"])

@@ -111,7 +111,7 @@ async def test_any_other_answer_is_none(
 async def test_a_document_has_its_time(site: Site, answer: bytes) -> None:
     """All of it: one that begins and then hangs is late too."""
     with pytest.raises(UpstreamSilent):
-        await fetched(site, answer, timeout=0.05)
+        await fetched(site, answer, timeout=0.5)
 
 
 async def test_where_nobody_listens_there_is_no_document(site: Site) -> None:

@@ -219,17 +219,13 @@ async def test_full_pool_queues_in_order(site: Site) -> None:
 
 async def test_full_pool_names_its_setting(site: Site) -> None:
     """Who waits too long learns which limit was hit, and the place is not lost."""
-    upstream = HttpUpstream(site.url(), max_connections=1, connect_timeout=0.05)
+    upstream = HttpUpstream(site.url(), max_connections=1, connect_timeout=0.5)
     holding = asyncio.create_task(upstream.send(POST, None))
     peer = await site.accept()
     await peer.request()
     with pytest.raises(LimitReached, match=r"upstream\.max_connections") as refused:
         await upstream.send(POST, PATIENCE)
-    assert refused.value.data == {
-        "limit": 1,
-        "setting": "core.upstream.max_connections",
-        "retry_after": 1,
-    }
+    assert refused.value.data == {"limit": 1, "setting": "core.upstream.max_connections", "retry_after": 1}
     waiting = asyncio.create_task(upstream.send(POST, PATIENCE))
     await asyncio.sleep(0)
     holding.cancel()

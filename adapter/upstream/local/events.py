@@ -123,7 +123,11 @@ class EventStream:
 
     async def put(self, message: bytes) -> None:
         """Send ``message`` when there is room for it. A stream that is over drops it."""
-        while not self.offer(encode(message)):
+        await self.put_event(encode(message))
+
+    async def put_event(self, event: bytes) -> None:
+        """The same with an encoded event."""
+        while not self.offer(event):
             self._emptied.clear()
             await self._emptied.wait()
 

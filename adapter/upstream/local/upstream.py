@@ -79,7 +79,7 @@ class LocalUpstream(Generic[S_co]):
 
     def _post(self, request: UpstreamRequest, read_timeout: float | None) -> _Awaited:
         fields = _fields(request.headers)
-        body = _decoded(request.body, fields)
+        body = _decoded(request.body, fields) if "content-encoding" in fields else request.body
         known = request.envelope
         # What a client compressed, or stages changed, is another message than the one that was read.
         if known is None or known.body is not body:
@@ -100,7 +100,8 @@ class LocalUpstream(Generic[S_co]):
         if envelope.kind is Kind.NOTIFICATION:
             # The modern era has none for a server; a call is cancelled by the end of its stream.
             return _at_once(WholeReply(202))
-        return self._answer(LocalRequest(envelope, _params(message, body), head), read_timeout)
+        params = _params(None, body) if message is None else message.get("params")
+        return self._answer(LocalRequest(envelope, params, head), read_timeout)
 
     def _legacy(
         self, head: LocalHead, message: Any, envelope: Envelope | Batch, read_timeout: float | None
@@ -222,8 +223,8 @@ async def _at_once(reply: UpstreamReply) -> UpstreamReply:
 def _check_modern(request: LocalRequest) -> None:
     """Check for what every request of MCP 2026-07-28 carries. Raises RpcRefused, HeaderMismatch."""
     meta, fields = request.meta, request.head.fields
-    missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
-    if missing:
+    if VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
+        missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
         raise RpcRefused(INVALID_PARAMS, f"params._meta is missing {' and '.join(missing)}.")
     check_mirrors(
         request.envelope,

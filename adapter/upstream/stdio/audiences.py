@@ -18,6 +18,7 @@ from adapter.wire.line_messages import LineMessage, RpcId
 
 LOGGED = "notifications/message"
 DISCOVER = "server/discover"
+LISTEN = "subscriptions/listen"
 ANNOTATION = b"x-mcp-header"
 
 LONGEST_LIST = 4 << 20
@@ -62,6 +63,7 @@ class NoSession:
         self._strangers = strangers
         self._refused = False
         self._used = False
+        self._discovery: RequestUnderWay | None = None
         # By tool: what its calls repeat in header fields, as far as the child has listed it.
         self._mirrored: dict[str, Mapping[tuple[str, ...], str]] = {}
 
@@ -76,7 +78,8 @@ class NoSession:
         A child sees no fields, so the check is the adapter's (MCP 2026-07-28, "Server Validation").
         """
         if request.envelope.method == DISCOVER:
-            return self.conversation.ask(request, session, self._take_discovery)
+            self._discovery = self.conversation.ask(request, session, self._take_discovery)
+            return self._discovery
         self._used = True
         if request.envelope.method == "tools/list":
             return self.conversation.ask(request, session, self._take_tools)
@@ -89,8 +92,15 @@ class NoSession:
 
     @property
     def is_left(self) -> bool:
-        """True if the child refused ``server/discover`` and was asked nothing else: its clients use the other era."""
-        return self._refused and not self._used
+        """True if the child refused ``server/discover``, or was silent, and was asked nothing else: its clients use the
+        other era.
+        """
+        return (self._refused or self.is_silent) and not self._used
+
+    @property
+    def is_silent(self) -> bool:
+        """True if the child has not answered that in time."""
+        return self._discovery is not None and self._discovery.overdue
 
     def _take_discovery(self, way: RequestUnderWay, message: LineMessage) -> None:
         self._refused = message.code is not None
@@ -116,7 +126,9 @@ class NoSession:
             refuse(self.conversation, message)
         if message.kind is Kind.REQUEST or self._strangers:
             return
-        under_way = self.conversation.correlation.requests.streaming(None)
+        # Nothing but changes is told on a subscription (MCP 2026-07-28, "Subscriptions").
+        streaming = self.conversation.correlation.requests.streaming(None)
+        under_way = [each for each in streaming if each.method != LISTEN]
         if message.method == LOGGED and len(under_way) == 1:
             self.conversation.correlation.pass_on(under_way[0], message)
 

@@ -46,6 +46,8 @@ class Processes:
     # Also those that are being stopped: they are processes as long as anything of them is left.
     _all: dict[ChildConversation, str] = field(default_factory=dict, init=False)
     _closing: dict[ChildConversation, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    # Of these, those for which another one waits to start.
+    _claimed: set[ChildConversation] = field(default_factory=set, init=False)
     _backoffs: OrderedDict[str, RestartBackoff] = field(default_factory=OrderedDict, init=False)
     _looking: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -101,6 +103,7 @@ class Processes:
             await conversation.close()
         finally:
             del self._all[conversation], self._closing[conversation]
+            self._claimed.discard(conversation)
 
     def _note(self, series: str, conversation: ChildConversation, now: float) -> None:
         """Count a start that failed. One that was stopped by the adapter says nothing."""
@@ -117,25 +120,31 @@ class Processes:
     # --- idle processes ---------------------------------------------------------------------------------------
 
     def _start_in_place(self, now: float) -> StartChild:
-        """Stop the process that was unused for longest, for one that starts when nothing is left of it.
+        """Start when nothing is left of a process that has ended, else of the one that was unused for longest, which is
+        stopped for it.
 
         Raises LimitReached where each was used a short time ago.
         """
-        # One that is being stopped already makes room for the one that it is stopped for.
+        # Each makes room for one.
+        leaving = [each for each in self._closing if each not in self._claimed]
         idle = [
             each
             for each in self._all
             if each not in self._closing and each.is_idle and now - each.used >= self.spare
         ]
-        if not idle:
+        if not (leaving or idle):
             raise LimitReached(
                 f'The server "{self.name}" has {self.settings.max_processes} processes, as many as '
                 "servers[].upstream.max_processes allows. Try again when a session has ended.",
                 retry_after=SPARE,
             )
-        unused = min(idle, key=lambda each: each.used)
-        self.put_to_rest(unused)
-        return partial(self._start_after, self._closing[unused])
+        if leaving:
+            place = leaving[0]
+        else:
+            place = min(idle, key=lambda each: each.used)
+            self.put_to_rest(place)
+        self._claimed.add(place)
+        return partial(self._start_after, self._closing[place])
 
     async def _start_after(self, closing: asyncio.Task[None], owner: ChildOwner) -> ChildProcess:
         await asyncio.wait((closing,))

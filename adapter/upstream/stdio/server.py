@@ -1,7 +1,7 @@
 """A LocalServer whose answers come from child processes: messages pass through as they are.
 
 In the legacy era each session has a process, or shares the one of its principal, or of all. Clients of MCP 2026-07-28
-open no sessions, so those of one principal share a process.
+open no sessions, so those of one principal share a process. So do the sessions of the adapter's own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import SessionUnknown
+from adapter.rules.access.principals import NOBODY
 from adapter.settings.servers.server import UpstreamSettings
 from adapter.upstream.local.correlation import BOUNDS
 from adapter.upstream.local.messages import LocalAnswer, RpcRefused, result
@@ -81,7 +82,7 @@ class StdioServer:
                 # A child that speaks both eras would take it for the handshake of the other one.
                 raise RpcRefused(METHOD_NOT_FOUND, "initialize does not exist in this protocol version.")
             return self._modern_audience(self._key(request), request.envelope.method).ask(request)
-        if self._mode == "per_session":
+        if self._mode == "per_session" and request.head.caller is not NOBODY:
             return self._open(request)
         return self._sharing(self._key(request)).open(request)
 
@@ -102,7 +103,11 @@ class StdioServer:
         return conversation.audience
 
     def _key(self, request: LocalRequest) -> str:
-        return "" if self._mode == "shared" else request.head.caller.principal
+        """Equal for those who share a process. What the adapter itself asks shares one in every mode: with many
+        servers it would cost as much again to ping them and to list their tools by a process for each.
+        """
+        caller = request.head.caller
+        return "" if self._mode == "shared" or caller is NOBODY else caller.principal
 
     # --- opening ----------------------------------------------------------------------------------------------
 
@@ -125,6 +130,10 @@ class StdioServer:
         """
         audience = self._modern.get(principal)
         if audience is None or not audience.is_left or audience.conversation.correlation.requests:
+            return None
+        if audience.is_silent:
+            # A late answer could meet a request of the session.
+            audience.conversation.leave()
             return None
         del self._modern[principal]
         audience.conversation.serve_one()

@@ -58,10 +58,7 @@ def test_the_rows_are_those_of_a_shop(database: Path) -> None:
         database, "SELECT min(placed_on) FROM orders WHERE status IN ('open', 'paid', 'shipped')"
     )
     assert least > "2025-12-10"
-    [(first, second)] = rows(
-        database,
-        "SELECT sum(placed_on < '2025'), sum(placed_on >= '2025') FROM orders",
-    )
+    [(first, second)] = rows(database, "SELECT sum(placed_on < '2025'), sum(placed_on >= '2025') FROM orders")
     assert second > first > 0
 
 

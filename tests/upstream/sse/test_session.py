@@ -11,19 +11,8 @@ from adapter.errors import LimitReached, UpstreamBroken, UpstreamUnreachable
 from adapter.upstream.local.correlation import MOST_ABANDONED
 from adapter.upstream.port import Headers, UpstreamReply, header
 from tests.upstream.raw_peer import PATIENCE
-from tests.upstream.sse.clients import (
-    AGREED,
-    FIELDS,
-    INITIALIZE,
-    INITIALIZED,
-    Front,
-    call,
-    result,
-    sent,
-)
+from tests.upstream.sse.clients import AGREED, FIELDS, INITIALIZE, INITIALIZED, Front, call, result, sent
 from tests.upstream.sse.scripted_server import SseSite
-
-LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}'
 
 
 def error_of(reply: UpstreamReply) -> tuple[int, str]:

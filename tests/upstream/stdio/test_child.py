@@ -27,6 +27,7 @@ from tests.upstream.stdio.children import (
     lives,
     vanished,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -296,7 +297,5 @@ async def test_a_start_that_is_cancelled_leaves_no_process(supervisor: Superviso
     await start("pass", witness := Witness())
     await witness.end()
     children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
-    async with asyncio.timeout(20):
-        while children.read_text():
-            await asyncio.sleep(0.01)
+    await until(lambda: not (children.read_text()))
     assert owner.exits == []

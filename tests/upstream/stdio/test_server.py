@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from adapter.errors import LimitReached, UpstreamSilent, UpstreamUnanswered, UpstreamUnreachable
+from adapter.rules.access.principals import NOBODY
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.stdio.server import StdioServer
@@ -32,6 +33,7 @@ from tests.upstream.stdio.scripted import (
     read,
     running,
 )
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -47,6 +49,17 @@ async def test_each_session_has_a_process_of_its_own(upstream: LocalUpstream[Std
     pids = [(await client.result("who"))["pid"] for client in (one, other, one)]
     assert pids[0] != pids[1] and pids[0] == pids[2]
     assert upstream.server.use.running == 2
+
+
+async def test_sessions_of_the_adapter_itself_share_a_process(upstream: LocalUpstream[StdioServer]) -> None:
+    """It pings in one session and reads lists in another; clients without a name have processes of their own."""
+    own = [Client(upstream), Client(upstream)]
+    for client in own:
+        client.caller = NOBODY
+        await client.initialize()
+    nameless = await opened(upstream, NOBODY.principal)
+    pids = [(await client.result("who"))["pid"] for client in (*own, nameless)]
+    assert pids[0] == pids[1] != pids[2]
 
 
 async def test_an_answer_keeps_its_bytes(upstream: LocalUpstream[StdioServer]) -> None:
@@ -222,9 +235,7 @@ async def test_a_process_that_never_answers_is_given_up(supervisor: Supervisor) 
     async with running(supervisor, Setup(start_timeout=0.5, arguments=("--mute",))) as upstream:
         with pytest.raises(UpstreamSilent, match="start_timeout_seconds"):
             await Client(upstream).initialize()
-        async with asyncio.timeout(PATIENCE):
-            while upstream.server.use.running:
-                await asyncio.sleep(0.01)
+        await until(lambda: not (upstream.server.use.running), PATIENCE)
 
 
 async def test_a_refused_initialize_leaves_no_process(supervisor: Supervisor) -> None:
@@ -234,9 +245,7 @@ async def test_a_refused_initialize_leaves_no_process(supervisor: Supervisor) ->
         reply = await client.initialize()
         assert orjson.loads(await read(reply))["error"] == {"code": -32000, "message": "no"}
         assert client.session is None
-        async with asyncio.timeout(PATIENCE):
-            while upstream.server.use.running:
-                await asyncio.sleep(0.01)
+        await until(lambda: not (upstream.server.use.running), PATIENCE)
 
 
 async def test_closing_leaves_nothing(supervisor: Supervisor) -> None:
@@ -263,16 +272,17 @@ async def test_closing_amid_starts_leaves_nothing(supervisor: Supervisor, tmp_pa
 
 
 async def test_no_more_processes_than_allowed(supervisor: Supervisor) -> None:
-    """One more is refused by the name of the setting, and has room when a session has ended."""
+    """One more is refused by the name of the setting, and has room when a session has ended, at once."""
     async with running(supervisor, Setup(limits={"max_processes": 1})) as upstream:
         client = await opened(upstream)
         with pytest.raises(LimitReached, match="max_processes"):
             await Client(upstream).initialize()
         await client.delete()
-        async with asyncio.timeout(PATIENCE):
-            while upstream.server.use.running:
-                await asyncio.sleep(0.01)
-        await opened(upstream)
+        second = await opened(upstream)
+        assert upstream.server.use.running == 1
+        with pytest.raises(LimitReached, match="max_processes"):
+            await Client(upstream).initialize()
+        await second.result("who")
 
 
 async def test_a_process_makes_room_for_one_other(supervisor: Supervisor) -> None:
@@ -427,9 +437,7 @@ async def test_a_process_of_the_modern_era_survives_a_refused_session(supervisor
         await Client(upstream).initialize()
         again = await client.send(call("who", 2, modern=True), modern="tools/call")
         assert await read(first) == await read(again)
-        async with asyncio.timeout(PATIENCE):
-            while upstream.server.use.running > 1:
-                await asyncio.sleep(0.01)
+        await until(lambda: upstream.server.use.running <= 1, PATIENCE)
 
 
 STRICT = LEGACY.replace(
@@ -445,8 +453,8 @@ NEVER_OPEN = LEGACY.replace('"crash" in params["capabilities"]', "True")
 async def test_a_program_that_does_not_survive_the_question_still_opens_sessions(
     supervisor: Supervisor, mode: str
 ) -> None:
-    """At once: what failed for the modern era says nothing of the other one."""
-    async with running(supervisor, Setup(mode, program=STRICT)) as upstream:
+    """At once, also where there may be one process: what failed for the modern era says nothing of the other one."""
+    async with running(supervisor, Setup(mode, {"max_processes": 1}, program=STRICT)) as upstream:
         client = Client(upstream)
         with pytest.raises(UpstreamUnreachable, match="exit code 1"):
             await asked_for_the_era(client)

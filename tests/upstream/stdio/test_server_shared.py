@@ -241,6 +241,19 @@ async def test_a_subscription_hears_under_its_own_id(supervisor: Supervisor) -> 
             assert told["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "mine"}
 
 
+async def test_a_log_message_is_of_the_call_beside_a_subscription(supervisor: Supervisor) -> None:
+    """A subscription hears of changes only, so the message can be of the one call that is under way."""
+    async with running(supervisor, OWN) as upstream:
+        client = Client(upstream)
+        params = {"_meta": MODERN_META, "notifications": {}}
+        listening = await client.send(
+            message("subscriptions/listen", "mine", params), modern="subscriptions/listen"
+        )
+        await next_events(listening)
+        reply = await client.send(call("log", modern=True, n=1), modern="tools/call")
+        assert (await next_events(reply))[0]["params"] == {"data": 0}
+
+
 async def test_a_modern_request_opens_no_session(supervisor: Supervisor) -> None:
     """The process of modern clients never reads initialize, which it could take for the handshake of a legacy one."""
     async with running(supervisor, OWN) as upstream:

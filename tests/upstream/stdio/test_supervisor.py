@@ -28,6 +28,7 @@ from tests.upstream.stdio.children import (
     lives,
     vanished,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -174,9 +175,7 @@ async def test_a_start_that_is_cancelled_while_its_order_waits_is_never_ordered(
     for child, owner in zip(await asyncio.gather(*others), owners, strict=True):
         owner.outgoing.put(b"me")
         assert await owner.line() == b"me of %d" % (child.pid or 0)
-    async with asyncio.timeout(20):
-        while len(children_of(link.pid)) != len(owners):
-            await asyncio.sleep(0.01)
+    await until(lambda: len(children_of(link.pid)) == len(owners))
 
 
 STAMP = "import os, sys\nfor line in sys.stdin: print(line.strip(), 'of', os.getpid(), flush=True)"
