@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import base64
-import binascii
-import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from adapter.errors import Unauthorized
 from adapter.rules.access.browser_sessions import (
@@ -21,11 +16,10 @@ from adapter.rules.access.browser_sessions import (
     encode_session,
     set_cookie,
 )
+from adapter.state.sealed_rows import StoreSeal
 
 SESSION, SIGN_IN = "mcp_adapter_session", "mcp_adapter_sign_in"
 """The cookies of people who signed in, and of those who are under way to their authorization server."""
-
-_NONCE = 12
 
 Fields = list[tuple[str, str]]
 
@@ -34,17 +28,14 @@ Fields = list[tuple[str, str]]
 class BrowserSessions:
     """Reads and writes the cookies of the adapter at ``paths``, the public paths of its pages.
 
-    ``secret`` gives the 32 bytes that all replicas have in common; it is told those that are held, None for none.
-    ``secure``: browsers reach the adapter by https.
+    ``seal`` is that of all replicas. ``secure``: browsers reach the adapter by https.
     Nothing is kept here: a cookie that was copied before its person signed out is good until it expires.
     """
 
-    secret: Callable[[bytes | None], Awaitable[bytes]]
+    seal: StoreSeal
     paths: Sequence[str]
     secure: bool = field(kw_only=True)
     clock: Callable[[], float] = field(default=time.time, kw_only=True)
-    _held: bytes | None = field(default=None, init=False)
-    _cipher: AESGCM | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.paths = tuple(self.paths)
@@ -54,14 +45,11 @@ class BrowserSessions:
         return f"<BrowserSessions at {', '.join(self.paths)}>"
 
     async def open(self) -> None:
-        """Read the key; before that nobody is signed in. Raises StoreUnavailable."""
-        if self._held is None:
-            await self.read_key()
+        """Read the key, also again where the store may be another one; before that nobody is signed in.
 
-    async def read_key(self) -> None:
-        """Read the key, also again: the store may be another one. Raises StoreUnavailable."""
-        self._held = await self.secret(self._held)
-        self._cipher = AESGCM(self._held)
+        Raises StoreUnavailable.
+        """
+        await self.seal.open()
 
     def of(self, headers: Mapping[str, str]) -> BrowserSession | None:
         """The session of the browser that sent these header fields, None for a stranger's.
@@ -108,16 +96,14 @@ class BrowserSessions:
         ]
 
     def _sealed(self, purpose: str, data: bytes) -> str:
-        assert self._cipher is not None, "open comes first"
-        nonce = os.urandom(_NONCE)
-        sealed = nonce + self._cipher.encrypt(nonce, data, purpose.encode())
+        sealed = self.seal.sealed(data, purpose.encode())
         return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
 
     def _unsealed(self, purpose: str, value: str) -> bytes | None:
-        if self._cipher is None or len(value) > LARGEST_COOKIE or not value.isascii():
+        if len(value) > LARGEST_COOKIE or not value.isascii():
             return None
         try:
             sealed = base64.b64decode(value + "=" * (-len(value) % 4), b"-_", validate=True)
-            return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], purpose.encode())
-        except (InvalidTag, binascii.Error, ValueError):
+        except ValueError:
             return None
+        return self.seal.unsealed(sealed, purpose.encode())

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from adapter.pipeline.key_set import algorithms_of
 from adapter.rules.access.grants import OAuthClient, Tokens, read_tokens
 from adapter.upstream.outgoing import IssuerHttp
 
@@ -23,8 +24,6 @@ ASSERTION_LIFE = 60
 """Seconds for which an assertion is valid."""
 
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-
-_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
 PrivateKey = RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey | Ed448PrivateKey
 
@@ -110,19 +109,17 @@ def private_key(pem: bytes) -> PrivateKey:
         raise ValueError(f"the file {needs}") from None
     if not isinstance(key, PrivateKey):
         raise ValueError("the key is neither RSA nor of an elliptic curve that signs")
-    algorithm_of(key)
+    try:
+        algorithm_of(key)
+    except ValueError as error:
+        raise ValueError(f"the key {error}") from None
     return key
 
 
 def algorithm_of(key: PrivateKey) -> str:
-    """The algorithm (RFC 7518 §3.1) by which a key signs. Raises ValueError for one of a curve that JWTs lack."""
-    if isinstance(key, RSAPrivateKey):
-        return "RS256"
-    if not isinstance(key, EllipticCurvePrivateKey):
-        return "EdDSA"
-    if key.curve.name not in _CURVES:
-        raise ValueError(f"the key is of the curve {key.curve.name}, which JWTs cannot be signed with")
-    return _CURVES[key.curve.name]
+    """The algorithm (RFC 7518 §3.1) by which a key signs. Raises ValueError for one that JWTs cannot be signed with."""
+    algorithms = algorithms_of(key.public_key())
+    return "RS256" if "RS256" in algorithms else min(algorithms)
 
 
 # --- requests of a client for tokens, and to revoke them -------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.rules.access.authorization_servers import (
-    IssuerMetadata,
+    ServerMetadata,
     read_metadata,
     resource_metadata_urls,
     server_metadata_urls,
@@ -21,32 +21,28 @@ from adapter.rules.access.authorization_servers import (
 from adapter.rules.access.resources import republished
 from adapter.upstream.outgoing import IssuerHttp
 
-FRESH = 3600.0
-"""Seconds for which metadata is used without asking again."""
+FRESH = 600.0
+"""Seconds for which what was found is used without asking again."""
 
-PAUSE = 2.0
-"""Seconds after which metadata that could not be had is asked for again."""
+PAUSE = 5.0
+"""Seconds after which what could not be had is asked for again."""
 
 RETRY = 30.0
-"""Seconds at least after which newer metadata is asked for again where there is older: an issuer that is silent keeps
-callers waiting.
-"""
+"""The same where there is something older: a server that is silent keeps callers waiting."""
 
 T = TypeVar("T")
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class Refreshed(Generic[T]):
-    """A value that ``ask`` gives: used for ``fresh`` seconds, and on where no newer one can be had.
+    """A value that ``ask`` gives: used for FRESH seconds, and on where no newer one can be had.
 
-    After a failure nobody is asked for ``pause`` seconds, or for RETRY where there is a value. All callers wait for the
+    After a failure nobody is asked for PAUSE seconds, or for RETRY where there is a value. All callers wait for the
     same request, which goes on when they leave. ``clock`` gives seconds that never go back.
     """
 
     ask: Callable[[], Coroutine[Any, Any, T]]
-    clock: Callable[[], float]
-    fresh: float
-    pause: float
+    clock: Callable[[], float] = time.monotonic
     _value: T | None = field(default=None, init=False)
     _failure: Exception | None = field(default=None, init=False)
     _until: float = field(default=-math.inf, init=False)
@@ -69,45 +65,24 @@ class Refreshed(Generic[T]):
     async def _refresh(self) -> None:
         try:
             self._value = await self.ask()
-            self._until = self.clock() + self.fresh
+            self._until = self.clock() + FRESH
         except (AdapterError, ValueError) as error:
             self._failure = error.with_traceback(None)
-            pause = self.pause if self._value is None else max(RETRY, self.pause)
-            self._until = self.clock() + pause
+            self._until = self.clock() + (PAUSE if self._value is None else RETRY)
         finally:
             self._asking = None
 
 
-class Discovery:
-    """Finds the metadata of issuers, which settings name. ``clock`` gives seconds that never go back."""
-
-    def __init__(self, http: IssuerHttp, clock: Callable[[], float] = time.monotonic) -> None:
-        self._http = http
-        self._clock = clock
-        self._found: dict[str, Refreshed[IssuerMetadata]] = {}
-
-    def __repr__(self) -> str:
-        return f"<Discovery: {len(self._found)} issuers>"
-
-    async def metadata(self, issuer: str) -> IssuerMetadata:
-        """The metadata of ``issuer``; older metadata where no newer can be had.
-
-        Raises UpstreamUnreachable, UpstreamSilent and UpstreamBroken.
-        """
-        if issuer not in self._found:
-            ask = partial(find_metadata, self._http, issuer)
-            self._found[issuer] = Refreshed(ask, self._clock, FRESH, PAUSE)
-        return await self._found[issuer].get()
-
-    def outdate(self, issuer: str) -> None:
-        """Ask again when the metadata is wanted next: an endpoint that it named has failed."""
-        if (known := self._found.get(issuer)) is not None:
-            known.outdate()
+def issuer_metadata(
+    http: IssuerHttp, issuer: str, clock: Callable[[], float] = time.monotonic
+) -> Refreshed[ServerMetadata]:
+    """The metadata of an issuer that settings name; see ``find_metadata``."""
+    return Refreshed(partial(find_metadata, http, issuer), clock)
 
 
-async def find_metadata(http: IssuerHttp, issuer: str, *, forgiving: bool = False) -> IssuerMetadata:
+async def find_metadata(http: IssuerHttp, issuer: str, near: str | None = None) -> ServerMetadata:
     """Ask the well-known places of ``issuer`` for its metadata. Raises UpstreamUnreachable, UpstreamSilent and
-    UpstreamBroken. ``forgiving``: see ``read_metadata``.
+    UpstreamBroken. ``near``: see ``read_metadata``.
     """
     reasons: list[str] = []
     for url in server_metadata_urls(issuer):
@@ -117,7 +92,7 @@ async def find_metadata(http: IssuerHttp, issuer: str, *, forgiving: bool = Fals
             reasons.append(str(error))
             continue
         try:
-            return read_metadata(document, issuer, forgiving=forgiving)
+            return read_metadata(document, issuer, near)
         except ValueError as error:
             # A document that was found tells more than places without one.
             reasons.insert(0, str(error))
@@ -125,13 +100,6 @@ async def find_metadata(http: IssuerHttp, issuer: str, *, forgiving: bool = Fals
 
 
 # --- metadata that an upstream publishes of itself -------------------------------------------------------------
-
-
-DOCUMENT_FRESH = 300.0
-"""Seconds for which a document is used without asking again."""
-
-DOCUMENT_PAUSE = 5.0
-"""Seconds after a failure in which the upstream is not asked again."""
 
 
 @dataclass(eq=False)
@@ -149,7 +117,7 @@ class UpstreamMetadata:
     told: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        self._document = Refreshed(self._fetched, self.clock, DOCUMENT_FRESH, DOCUMENT_PAUSE)
+        self._document = Refreshed(self._fetched, self.clock)
 
     def __repr__(self) -> str:
         return f"<UpstreamMetadata of {self.resource!r}>"

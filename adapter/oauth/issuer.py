@@ -7,28 +7,23 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
-from adapter.oauth.discovery import Discovery
+from adapter.oauth.discovery import Refreshed
 from adapter.oauth.verified_tokens import Verification
 from adapter.pipeline.failures import AuthRefused
-from adapter.pipeline.jwt import BadSignature, BadToken, Signatures, TokenHeader
-from adapter.pipeline.key_set import Fetch, KeyLife, KeySet, SigningKey
+from adapter.pipeline.jwt import BadToken, Signatures
+from adapter.pipeline.key_set import Fetch, KeySet
+from adapter.rules.access.authorization_servers import ServerMetadata
 from adapter.rules.access.principals import token_principal
 from adapter.rules.access.token_claims import (
     VerifiedToken,
     is_bounded,
     moment,
-    premature,
     scopes_of,
     texts,
     untimely,
 )
 from adapter.settings.auth import OAuthIssuer
 from adapter.upstream.outgoing import IssuerHttp
-
-LIFE = KeyLife(fresh=600.0, lasting=86_400.0, pause=60.0, patience=1.0)
-"""Keys are asked for every ten minutes, and for an unknown one at most once a minute. While the issuer does not answer
-they hold for a day: an outage lasts hours, and longer a key that leaked must not be good because nobody can say so.
-"""
 
 
 def refused(why: ValueError) -> Unauthorized:
@@ -68,19 +63,12 @@ class IssuerTrust(NamedTuple):
         """
         if answer.get("active") is not True:
             raise ValueError("the token is not active")
-        if answer.get("iss", self.entry.issuer) != self.entry.issuer:
-            raise ValueError("the token is of another issuer")
-        if answer.get("exp") is not None:
-            why = untimely(answer, now, self.leeway)
-            expires = (moment(answer["exp"]) or 0.0) + self.leeway
-        else:
-            why, expires = premature(answer, now, self.leeway), now + longest
-        if why is not None:
-            raise ValueError(why)
-        return self.vouched(answer, expires)
+        usual = {"iss": self.entry.issuer, "exp": now + longest - self.leeway}
+        unsaid = {"exp"} if answer.get("exp") is None else set()
+        return self.token({**usual, **{name: answer[name] for name in answer.keys() - unsaid}}, now)
 
     def token(self, claims: Mapping[str, Any], now: float) -> VerifiedToken:
-        """The token with these claims of a JWT, whose signature is good, at ``now`` (Unix seconds).
+        """The token with these claims, which its issuer has vouched for, at ``now`` (Unix seconds).
 
         Raises ValueError with a sentence about "the token", as the other methods do.
         """
@@ -88,10 +76,6 @@ class IssuerTrust(NamedTuple):
             raise ValueError("the token is of another issuer")
         if (why := untimely(claims, now, self.leeway)) is not None:
             raise ValueError(why)
-        return self.vouched(claims, (moment(claims.get("exp")) or 0.0) + self.leeway)
-
-    def vouched(self, claims: Mapping[str, Any], expires: float) -> VerifiedToken:
-        """The token with these claims, whose issuer and times are known to be right. ``expires`` is with the leeway."""
         if not is_bounded(claims):
             raise ValueError("the token has too many claims")
         if any(_is_other_use(claims.get(name)) for name in ("token_use", "typ")):
@@ -107,7 +91,7 @@ class IssuerTrust(NamedTuple):
             frozenset(audiences),
             frozenset(scopes),
             claims,
-            expires,
+            (moment(claims.get("exp")) or 0.0) + self.leeway,
             self.entry.audience,
             tuple(self.entry.required_scopes),
         )
@@ -132,7 +116,7 @@ class Issuer:
         self._trust = trust
         self._keys = keys
         self._clock = clock
-        self._signatures = Signatures(frozenset(trust.entry.algorithms))
+        self._signatures = Signatures(keys, frozenset(trust.entry.algorithms))
 
     def __repr__(self) -> str:
         return f"<Issuer {self._trust.entry.issuer!r}: {self._keys!r}>"
@@ -140,54 +124,30 @@ class Issuer:
     async def check(self, token: str) -> Verification:
         """Verify a token. Raises Unauthorized, and IssuerUnavailable where there are no keys."""
         try:
-            header = self._header(token)
-            claims, key = await self._signed(token, header)
+            header, key, claims = await self._signatures.check(token)
+            if (header.type and header.type.lower()) not in TOKEN_TYPES:
+                raise BadToken("the token is no access token")
             # The clock after the keys, which may have taken seconds.
             now = self._clock()
             verified = self._trust.token(claims, now)
         except ValueError as why:
             raise refused(why) from None
+        except AuthRefused as unavailable:
+            raise IssuerUnavailable(retry_after=unavailable.retry_after) from None
         until = min(verified.expires, now + self._keys.unchanged_for())
         return Verification(verified, until, len(token), key)
 
-    def _header(self, token: str) -> TokenHeader:
-        header = self._signatures.header(token)
-        if (header.type and header.type.lower()) not in TOKEN_TYPES:
-            raise BadToken("the token is no access token")
-        return header
 
-    async def _signed(self, token: str, header: TokenHeader) -> tuple[dict[str, Any], SigningKey]:
-        """The claims, and the key that has signed them."""
-        key = await self._key(header)
-        try:
-            return self._signatures.claims(token, header.algorithm, key), key
-        except BadSignature:
-            # Some issuers give a new key the id of the old one, or have a single key without any.
-            newer = await self._keys.successor(key, header.kid, header.algorithm)
-            if newer is None:
-                raise
-            return self._signatures.claims(token, header.algorithm, newer), newer
-
-    async def _key(self, header: TokenHeader) -> SigningKey:
-        try:
-            key = await self._keys.find(header.kid, header.algorithm)
-        except AuthRefused as unavailable:
-            raise IssuerUnavailable(retry_after=unavailable.retry_after) from None
-        if key is None:
-            raise BadToken("the token is signed with an unknown key")
-        return key
-
-
-def fetch_keys(http: IssuerHttp, discovery: Discovery, jwks_url: str | None) -> Fetch:
+def fetch_keys(http: IssuerHttp, metadata: Refreshed[ServerMetadata], jwks_url: str | None) -> Fetch:
     """Return the function that gets the key set of an issuer: at ``jwks_url``, or where its metadata says."""
 
-    async def fetch(issuer: str) -> bytes:
-        url = jwks_url or (await discovery.metadata(issuer)).url("jwks_uri")
+    async def fetch(_: str) -> bytes:
+        url = jwks_url or (await metadata.get()).url("jwks_uri")
         try:
             return await http.document(url)
         except AdapterError:
             # It may have moved.
-            discovery.outdate(issuer)
+            metadata.outdate()
             raise
 
     return fetch

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -50,16 +51,23 @@ Obtain = Callable[[], Awaitable[Tokens]]
 
 
 class KeptToken(NamedTuple):
-    """A token with the times at which it was ``issued``, is to be renewed, and ``expires``, in Unix seconds."""
+    """A token with the times at which it is to be renewed, and ``expires``, in Unix seconds; and when one of its key
+    was ``refused`` last. One that is refused itself has expired long ago.
+    """
 
     value: str
-    issued: float
     renewed: float
     expires: float
+    refused: float = -math.inf
 
     def __repr__(self) -> str:
         # Without its value, wherever it may be shown; event loops show the results of tasks.
         return f"<KeptToken until {self.expires:.0f}>"
+
+    @property
+    def weight(self) -> Weight:
+        """Its bytes, about."""
+        return Weight(id(self), len(self.value) + 500)
 
 
 class SharedTokens:
@@ -83,7 +91,7 @@ class SharedTokens:
     async def keep(self, token: KeptToken) -> None:
         """Write a token down, in place of any other."""
         with contextlib.suppress(StoreUnavailable):
-            await self._rows.put(TABLE, self._name, orjson.dumps([*token]))
+            await self._rows.put(TABLE, self._name, orjson.dumps(token[:3]))
 
     async def lead(self) -> bool:
         """Take the right to ask for a token. False where another replica has it."""
@@ -95,27 +103,6 @@ class SharedTokens:
         """Let another replica ask."""
         with contextlib.suppress(StoreUnavailable):
             await self._lease.release()
-
-
-class _Known(NamedTuple):
-    """What is known of one key: its token, and the value that the upstream has refused, and when, since another
-    replica may have written it down.
-    """
-
-    token: KeptToken | None = None
-    refused: tuple[str, float] | None = None
-
-    def __repr__(self) -> str:
-        return f"<_Known: {self.token!r}>"
-
-    @property
-    def weight(self) -> Weight:
-        """Its bytes, about."""
-        values = len(self.token.value if self.token else "") + len(self.refused[0] if self.refused else "")
-        return Weight(id(self), values + 500)
-
-
-_NOTHING = _Known()
 
 
 class ObtainedTokens:
@@ -136,7 +123,7 @@ class ObtainedTokens:
         self._tell = tell
         self._fails = False
         self._shared = shared
-        self._known = LastUsed[str, _Known](most, MOST_BYTES, lambda known: known.weight)
+        self._known = LastUsed[str, KeptToken](most, MOST_BYTES, lambda kept: kept.weight)
         # When the last request failed, and how. Apart, so that those who get no token push out nobody's.
         self._failures = LastUsed[str, tuple[float, CredentialsMissing]](most)
         self._flights: dict[str, asyncio.Task[KeptToken]] = {}
@@ -149,7 +136,7 @@ class ObtainedTokens:
 
         A token that is good but should be renewed is used while that is done. Raises what ``obtain`` raises.
         """
-        kept, now = (self._known.get(key) or _NOTHING).token, self._clock()
+        kept, now = self._known.get(key), self._clock()
         if kept is not None and now < kept.renewed:
             return kept.value
         failed = self._failures.get(key)
@@ -165,14 +152,13 @@ class ObtainedTokens:
 
     def refused(self, key: str, value: str) -> bool:
         """Take note that the upstream refused a token. True if ``get`` will give another one."""
-        known = self._known.get(key) or _NOTHING
-        if known.token is None or known.token.value != value:
+        kept, now = self._known.get(key), self._clock()
+        if kept is None or kept.value != value or kept.expires == -math.inf:
             # Renewed by another request, or on the way.
             return True
-        now = self._clock()
-        if known.refused is not None and _is_within(REFUSED_AGAIN, known.refused[1], now):
+        if _is_within(REFUSED_AGAIN, kept.refused, now):
             return False
-        self._note(key, token=None, refused=(value, now))
+        self._known.put(key, KeptToken(value, -math.inf, -math.inf, now))
         return True
 
     async def close(self) -> None:
@@ -209,7 +195,9 @@ class ObtainedTokens:
             raise
         self._fails = False
         self._failures.drop(key)
-        self._note(key, token=token)
+        if (old := self._known.get(key)) is not None:
+            token = token._replace(refused=old.refused)
+        self._known.put(key, token)
         return token
 
     async def _join(self, shared: SharedTokens, key: str, obtain: Obtain) -> KeptToken:
@@ -233,8 +221,9 @@ class ObtainedTokens:
         found = await shared.find()
         if found is None or self._clock() >= found.renewed:
             return None
-        refused = (self._known.get(key) or _NOTHING).refused
-        return found if refused is None or found.value != refused[0] else None
+        kept = self._known.get(key)
+        is_refused = kept is not None and kept.value == found.value and kept.expires == -math.inf
+        return None if is_refused else found
 
     async def _obtain(self, obtain: Obtain) -> KeptToken:
         issued = await obtain()
@@ -242,10 +231,7 @@ class ObtainedTokens:
         life = UNKNOWN_LIFE if issued.life is None else issued.life
         # One that lives shorter than the margin is used once, by those who wait for it.
         expires = now + max(life - MARGIN, 0.0)
-        return KeptToken(issued.access, now, min(now + life * random.uniform(*RENEWED_AT), expires), expires)  # noqa: S311 (spread, no secret)
-
-    def _note(self, key: str, **changes: Any) -> None:
-        self._known.put(key, (self._known.get(key) or _NOTHING)._replace(**changes))
+        return KeptToken(issued.access, min(now + life * random.uniform(*RENEWED_AT), expires), expires)  # noqa: S311 (spread, no secret)
 
 
 def _is_within(seconds: float, at: float, now: float) -> bool:

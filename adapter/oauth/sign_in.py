@@ -14,10 +14,10 @@ import orjson
 
 from adapter.errors import AdapterError
 from adapter.oauth.client_authentication import proof_of, request_tokens
-from adapter.oauth.discovery import Discovery
+from adapter.oauth.discovery import Refreshed
 from adapter.oauth.port import TokenVerifier
 from adapter.rules.access.access_rules import claim_of
-from adapter.rules.access.authorization_servers import IssuerMetadata
+from adapter.rules.access.authorization_servers import ServerMetadata
 from adapter.rules.access.browser_sessions import BrowserSession
 from adapter.rules.access.grants import (
     GrantRefused,
@@ -25,6 +25,7 @@ from adapter.rules.access.grants import (
     authorization_url,
     code_exchange,
     code_request,
+    configured_client,
     issuer_agrees,
 )
 from adapter.rules.access.resources import ProtectedResource, refusal_of
@@ -66,10 +67,7 @@ class SignInConfig(NamedTuple):
     @property
     def client(self) -> OAuthClient:
         """The adapter at the issuer."""
-        if self.console.client_secret is None:
-            return OAuthClient(self.console.client_id)
-        secret = self.console.client_secret.get_secret_value()
-        return OAuthClient(self.console.client_id, secret, "client_secret_basic")
+        return configured_client(self.console.client_id, self.console.client_secret, "client_secret_basic")
 
     @property
     def named_resource(self) -> str:
@@ -92,7 +90,7 @@ class SignIn:
     """Sends browsers to the issuer, and takes their answers. ``clock`` gives Unix seconds."""
 
     terms: SignInConfig
-    directory: Discovery
+    metadata: Refreshed[ServerMetadata]
     http: IssuerHttp
     tokens: TokenVerifier
     store: Store
@@ -112,7 +110,7 @@ class SignIn:
         asked = code_request(
             terms.client.id, terms.redirect, state, verifier, terms.resource.scopes, terms.named_resource
         )
-        return authorization_url(endpoint, {**terms.console.parameters, **asked}), orjson.dumps(list(pending))
+        return authorization_url(endpoint, asked), orjson.dumps(list(pending))
 
     async def finish(self, kept: bytes | None, parameters: Mapping[str, str]) -> tuple[BrowserSession, str]:
         """The session of a browser that returns with ``parameters``, and the place to which it goes.
@@ -122,7 +120,7 @@ class SignIn:
         pending = self._pending(kept, parameters)
         await self._use(pending)
         metadata = await self._metadata()
-        required = metadata.members.get("authorization_response_iss_parameter_supported") is True
+        required = metadata.says("authorization_response_iss_parameter_supported")
         # RFC 9207: an answer of another server would have its code sent to this one, or the other way round.
         if not issuer_agrees(parameters.get("iss"), self.terms.issuer.issuer, required=required):
             raise SignInFailed("The answer is of another authorization server.")
@@ -178,9 +176,9 @@ class SignIn:
 
     # --- the issuer -------------------------------------------------------------------------------------------
 
-    async def _metadata(self) -> IssuerMetadata:
+    async def _metadata(self) -> ServerMetadata:
         try:
-            return await self.directory.metadata(self.terms.issuer.issuer)
+            return await self.metadata.get()
         except AdapterError as error:
             raise SignInFailed("The authorization server cannot be reached now.") from error
 

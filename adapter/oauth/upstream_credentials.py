@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from adapter.errors import AdapterError, CredentialsMissing
 from adapter.oauth.client_authentication import ClientProof, request_tokens
-from adapter.oauth.discovery import Discovery
+from adapter.oauth.discovery import issuer_metadata
 from adapter.oauth.obtained_tokens import ObtainedTokens
 from adapter.rules.access.grants import GrantRefused, Tokens
 from adapter.rules.access.principals import Caller, authorization_of, bearer, digest, name_of
@@ -47,7 +47,7 @@ class ObtainedCredentials:
         self._prove = prove
         self._tokens = tokens
         self._http = token_http()
-        self._discovery = Discovery(IssuerHttp())
+        self._metadata = None if auth.issuer is None else issuer_metadata(IssuerHttp(), auth.issuer)
         self._exchanges = auth.type == "token_exchange"
         form = {
             "grant_type": TOKEN_EXCHANGE if self._exchanges else "client_credentials",
@@ -101,8 +101,8 @@ class ObtainedCredentials:
     async def _endpoint(self) -> str:
         if self._auth.token_endpoint is not None:
             return self._auth.token_endpoint
-        assert self._auth.issuer is not None, "settings refuse a section with neither"
-        return (await self._discovery.metadata(self._auth.issuer)).url("token_endpoint")
+        assert self._metadata is not None, "settings refuse a section with neither"
+        return (await self._metadata.get()).url("token_endpoint")
 
     def _missing(self, why: str) -> CredentialsMissing:
         return CredentialsMissing(

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from adapter.errors import Unauthorized
 from adapter.pipeline.jwt import unchecked_claims
 from adapter.pipeline.key_set import SigningKey
 from adapter.rules.access.token_claims import VerifiedToken, digest_of, values_in
+from adapter.rules.last_used import LastUsed, Weight
 
 LONGEST_TOKEN = 16 * 1024
 """Characters of a token that is looked at; the groups of a person may take most of them."""
 
 MOST_TOKENS = 10_000
-MOST_BYTES = 16 << 20
-"""Of the texts out of which all claims that are kept were read; the claims take several times as much."""
+MOST_BYTES = 64 << 20
+"""Of the texts out of which all claims that are kept were read, and of the values in them."""
 
-MOST_VALUES = 1 << 19
-"""Values in the claims of all of them, of some hundred bytes each, whatever the texts are that they were read from."""
+VALUE_BYTES = 100
+"""Bytes of one value, about, whatever the text is that it was read from."""
 
 
 class Verification(NamedTuple):
@@ -36,11 +36,16 @@ class Verification(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A verification that is kept ``since`` (Unix seconds), and the number of values in its claims."""
+    """A verification that is kept ``since`` (Unix seconds), and its bytes."""
 
     verification: Verification
     since: float
-    values: int
+    size: int
+
+    @property
+    def weight(self) -> Weight:
+        """Its bytes, which it shares with no other."""
+        return Weight(id(self), self.size)
 
 
 class TokenCheck(Protocol):
@@ -62,14 +67,13 @@ class VerifiedTokens:
         self.issuers: dict[str, TokenCheck] = {}
         self.introspection: TokenCheck | None = None
         self._clock = clock
-        self._entries: OrderedDict[bytes, _Kept] = OrderedDict()
-        self._size = self._values = 0
+        self._kept = LastUsed[bytes, _Kept](MOST_TOKENS, MOST_BYTES, lambda kept: kept.weight)
 
     def __repr__(self) -> str:
         return f"<VerifiedTokens of {len(self.issuers)} issuers: {len(self)} tokens>"
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._kept)
 
     async def verify(self, token: str) -> VerifiedToken:
         """See TokenVerifier. Raises IssuerUnavailable too, where nobody can tell now."""
@@ -100,36 +104,19 @@ class VerifiedTokens:
 
     def recall(self, digest: bytes) -> VerifiedToken | None:
         """See TokenVerifier."""
-        found = self._entries.get(digest)
+        found = self._kept.get(digest)
         if found is None:
             return None
-        verification = found.verification
-        if not found.since <= self._clock() < verification.until:
-            self._drop(digest)
+        verification, key = found.verification, found.verification.key
+        is_withdrawn = key is not None and key.withdrawn
+        if is_withdrawn or not found.since <= self._clock() < verification.until:
+            self._kept.drop(digest)
             return None
-        self._entries.move_to_end(digest)
         return verification.token
 
     def keep(self, token: str, verification: Verification) -> None:
         """Remember a token, and forget the one that was used longest ago where there are too many."""
         now = self._clock()
-        if verification.until <= now:
-            return
-        digest, values = digest_of(token), values_in(verification.token.claims)
-        self._drop(digest)
-        self._entries[digest] = _Kept(verification, now, values)
-        self._size += verification.size
-        self._values += values
-        while len(self._entries) > MOST_TOKENS or self._size > MOST_BYTES or self._values > MOST_VALUES:
-            self._drop(next(iter(self._entries)))
-
-    def withdraw(self, keys: Collection[SigningKey]) -> None:
-        """Forget the tokens that these keys have signed."""
-        gone = set(keys)
-        for digest in [each for each, found in self._entries.items() if found.verification.key in gone]:
-            self._drop(digest)
-
-    def _drop(self, digest: bytes) -> None:
-        if (dropped := self._entries.pop(digest, None)) is not None:
-            self._size -= dropped.verification.size
-            self._values -= dropped.values
+        if verification.until > now:
+            size = verification.size + VALUE_BYTES * values_in(verification.token.claims)
+            self._kept.put(digest_of(token), _Kept(verification, now, size))

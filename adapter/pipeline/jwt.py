@@ -18,32 +18,17 @@ from adapter.pipeline.call import AuthRequest
 from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.key_set import OF_PUBLIC_KEYS, Keys, OneKey, SigningKey, of_pem, of_secret
 from adapter.rules.access.principals import bearer
-from adapter.rules.access.token_claims import LEEWAY, AuthPolicy, ClaimRules, digest_of
-from adapter.rules.last_used import LastUsed
+from adapter.rules.access.token_claims import LEEWAY, AuthPolicy, ClaimRules
 from adapter.wire.envelope import parse
-
-MOST_REMEMBERED = 10_000
-"""Checked tokens that are remembered, so that a session's calls do not each pay for a signature."""
-
-LONGEST_REMEMBERED = 8192
-"""Characters of a token above which it is checked each time, so that what is remembered stays small."""
 
 _KEYS = ("jwks_url", "secret", "public_key")
 _MEMBERS = (*_KEYS, "issuer", "audience", "scopes", "leeway", "required_claims", "algorithms")
 
 
-class _Checked(NamedTuple):
-    """A token whose signature was good: by which key, and what it says."""
-
-    header: TokenHeader
-    key: SigningKey
-    claims: dict[str, Any]
-
-
 @dataclass(eq=False)
 class Jwt:
     """Lets a caller in that sends a token which one of ``keys`` has signed by one of ``algorithms``, and whose claims
-    pass ``rules``. ``clock`` gives Unix seconds. The identity is the mapping of the claims; nobody may change it.
+    pass ``rules``. ``clock`` gives Unix seconds. The identity is the mapping of the claims.
     """
 
     name = "jwt"
@@ -54,11 +39,10 @@ class Jwt:
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        self._checked = LastUsed[bytes, _Checked](MOST_REMEMBERED)
-        self._signatures = Signatures(self.algorithms)
+        self._signatures = Signatures(self.keys, self.algorithms)
 
     def __repr__(self) -> str:
-        return f"<Jwt by {', '.join(sorted(self.algorithms))}: {len(self._checked)} tokens remembered>"
+        return f"<Jwt by {', '.join(sorted(self.algorithms))}>"
 
     @classmethod
     def of(
@@ -94,31 +78,13 @@ class Jwt:
         token = bearer(request["headers"].get("authorization"))
         if token is None:
             raise AuthRefused("unauthorized: a Bearer token is required")
-        digest = digest_of(token)
-        known = self._checked.get(digest)
         try:
-            checked = await self._check(token, known)
+            claims = (await self._signatures.check(token)).claims
         except BadToken as why:
             raise AuthRefused(f"unauthorized: {why}") from None
-        if (refusal := self.rules.refusal(checked.claims, self.clock())) is not None:
-            self._checked.drop(digest)
+        if (refusal := self.rules.refusal(claims, self.clock())) is not None:
             raise AuthRefused(refusal)
-        if checked is not known and len(token) <= LONGEST_REMEMBERED:
-            self._checked.put(digest, checked)
-        return checked.claims
-
-    async def _check(self, token: str, known: _Checked | None) -> _Checked:
-        """Return the token with its checked signature. A good signature is remembered as long as its key stays.
-
-        Raises BadToken, and AuthRefused where there are no keys to be had.
-        """
-        header = self._signatures.header(token) if known is None else known.header
-        key = await self.keys.find(header.kid, header.algorithm)
-        if key is None:
-            raise BadToken("the token is signed with an unknown key")
-        if known is not None and known.key is key:
-            return known
-        return _Checked(header, key, self._signatures.claims(token, header.algorithm, key))
+        return claims
 
 
 def _keys_of(read: AuthPolicy, key_set: Callable[[str], Keys]) -> tuple[Keys, frozenset[str]]:
@@ -146,10 +112,6 @@ class BadToken(ValueError):
     """A token that does not hold. ``str`` is a sentence about "the token" that quotes nothing of it."""
 
 
-class BadSignature(BadToken):
-    """A token that another key has signed, or that was changed."""
-
-
 class TokenHeader(NamedTuple):
     """The members of a header that count.
 
@@ -161,16 +123,33 @@ class TokenHeader(NamedTuple):
     type: str | None
 
 
-class Signatures:
-    """Checks signatures by ``algorithms``: the choice is ours, never the token's (RFC 8725 §3.1)."""
+class SignedToken(NamedTuple):
+    """A token whose signature was good: by which key, and what it says."""
 
-    def __init__(self, algorithms: frozenset[str]) -> None:
+    header: TokenHeader
+    key: SigningKey
+    claims: dict[str, Any]
+
+
+class Signatures:
+    """Checks signatures of ``keys`` by ``algorithms``: the choice is ours, never the token's (RFC 8725 §3.1)."""
+
+    def __init__(self, keys: Keys, algorithms: frozenset[str]) -> None:
+        self._keys = keys
         self._algorithms = algorithms
         # Signatures only: what claims have to say is for rules, and by our clock.
         self._checker = jwt.PyJWS(algorithms=sorted(algorithms))
 
     def __repr__(self) -> str:
         return f"<Signatures by {', '.join(sorted(self._algorithms))}>"
+
+    async def check(self, token: str) -> SignedToken:
+        """Check a token's signature. Raises BadToken, and AuthRefused where there are no keys to be had."""
+        header = self.header(token)
+        key = await self._keys.find(header.kid, header.algorithm)
+        if key is None:
+            raise BadToken("the token is signed with an unknown key")
+        return SignedToken(header, key, self.claims(token, header.algorithm, key))
 
     def header(self, token: str) -> TokenHeader:
         """Read the key, the algorithm and the type that a token names. Raises BadToken."""
@@ -190,11 +169,11 @@ class Signatures:
         return TokenHeader(header.get("kid"), algorithm, kind if isinstance(kind, str) else None)
 
     def claims(self, token: str, algorithm: str, key: SigningKey) -> dict[str, Any]:
-        """Check the signature with ``key``, and read the claims. Raises BadSignature, and BadToken for no token."""
+        """Check the signature with ``key``, and read the claims. Raises BadToken."""
         try:
             signed = self._checker.decode_complete(token, key.material, algorithms=[algorithm])
         except InvalidSignatureError:
-            raise BadSignature("the token's signature is not valid") from None
+            raise BadToken("the token's signature is not valid") from None
         except (PyJWTError, RecursionError):
             raise malformed() from None
         return _object(signed["payload"])

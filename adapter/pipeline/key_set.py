@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jwt
 import orjson
@@ -21,8 +21,8 @@ from jwt.exceptions import InvalidKeyError, PyJWTError
 from structlog.typing import FilteringBoundLogger
 
 from adapter.pipeline.failures import AuthRefused
+from adapter.rules.access.token_claims import read_object
 from adapter.rules.results.refusals import exposed
-from adapter.wire.scan import has_more_values
 
 OF_SECRETS = ("HS256", "HS384", "HS512")
 _OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -36,13 +36,17 @@ _PUBLIC_MEMBERS = ("kty", "crv", "n", "e", "x", "y")
 _PRIVATE_MEMBERS = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class SigningKey:
-    """``material`` as PyJWT takes it; ``algorithms`` are all that it may be used with."""
+    """``material`` as PyJWT takes it; ``algorithms`` are all that it may be used with.
+
+    ``withdrawn``: its issuer no longer publishes it, so what it has signed counts for nothing.
+    """
 
     material: Any
     algorithms: frozenset[str]
     kid: str | None = None
+    withdrawn: bool = False
 
 
 class Keys(Protocol):
@@ -51,7 +55,7 @@ class Keys(Protocol):
     async def find(self, kid: str | None, algorithm: str) -> SigningKey | None:
         """The key that goes by ``kid``, or the only one there is where a token names none, if it is for ``algorithm``.
 
-        Whoever asks twice gets the same object as long as the key stays what it is. Raises AuthRefused.
+        Raises AuthRefused.
         """
 
 
@@ -87,7 +91,7 @@ def of_pem(pem: str) -> SigningKey:
         material = load_pem_public_key(pem.replace("\\n", "\n").encode("utf-8"))
     except (ValueError, UnsupportedAlgorithm):
         raise ValueError("is not a public key in PEM form") from None
-    return SigningKey(material, _fitting(material))
+    return SigningKey(material, algorithms_of(material))
 
 
 def of_jwk(member: Mapping[str, Any]) -> SigningKey | None:
@@ -105,7 +109,7 @@ def of_jwk(member: Mapping[str, Any]) -> SigningKey | None:
     try:
         # Only what is public: with the rest it would be a private key, and with "alg" one that PyJWT might not know.
         material = jwt.PyJWK({name: member[name] for name in _PUBLIC_MEMBERS if name in member}).key
-        fitting = _fitting(material)
+        fitting = algorithms_of(material)
     except (PyJWTError, ValueError, TypeError, KeyError, UnsupportedAlgorithm):
         return None
     if (only := member.get("alg")) is not None:
@@ -119,7 +123,8 @@ def is_disclosed(member: Mapping[str, Any]) -> bool:
     return not _PRIVATE_MEMBERS.isdisjoint(member)
 
 
-def _fitting(material: object) -> frozenset[str]:
+def algorithms_of(material: object) -> frozenset[str]:
+    """The algorithms that a public key is for. Raises ValueError with a sentence about it."""
     if isinstance(material, RSAPublicKey):
         if material.key_size < _LEAST_RSA_BITS:
             raise ValueError(f"is an RSA key of {material.key_size} bits; the minimum is {_LEAST_RSA_BITS}")
@@ -134,14 +139,19 @@ def _fitting(material: object) -> frozenset[str]:
 FRESH = 600.0
 """Seconds for which fetched keys are used without asking again."""
 
-LASTING = 3600.0
-"""Seconds for which they are used at most while nothing newer can be had."""
+LASTING = 86_400.0
+"""Seconds for which they are used at most while nothing newer can be had: an outage lasts hours, and longer a key that
+leaked must not be good because nobody can say so.
+"""
 
-PAUSE = 30.0
+PAUSE = 60.0
 """Seconds between two fetches, so that tokens with made-up key ids cannot make the adapter ask all day."""
 
 PAUSE_WITHOUT_KEYS = 5.0
 """The same where nobody can be let in until there are keys."""
+
+PATIENCE = 1.0
+"""Seconds that a caller waits for newer keys where those that are there hold."""
 
 LARGEST = 1 << 20
 """Bytes of a document that are read."""
@@ -149,25 +159,6 @@ LARGEST = 1 << 20
 MOST_KEYS = 256
 """Keys of a document; issuers publish a handful. To read the points of curves takes 0.2 ms each."""
 
-MOST_VALUES = 64 * MOST_KEYS
-"""Values in a document. To make as many empty lists of a mebibyte as fit into it takes the loop's turns for 0.2 s."""
-
-
-class KeyLife(NamedTuple):
-    """Seconds for which keys hold; see FRESH, LASTING, PAUSE and PAUSE_WITHOUT_KEYS.
-
-    For ``patience`` seconds a caller waits for newer keys where those that are there hold; None: until they are there,
-    or cannot be had.
-    """
-
-    fresh: float = FRESH
-    lasting: float = LASTING
-    pause: float = PAUSE
-    pause_without_keys: float = PAUSE_WITHOUT_KEYS
-    patience: float | None = None
-
-
-USUAL_LIFE = KeyLife()
 
 Fetch = Callable[[str], Awaitable[bytes]]
 """Gets the document at a URL, or raises whatever tells why it cannot."""
@@ -175,8 +166,7 @@ Fetch = Callable[[str], Awaitable[bytes]]
 
 @dataclass(eq=False)
 class KeySet:
-    """Keys at ``url``. ``clock`` gives seconds that never go back. ``withdrawn`` is told of keys that are no longer
-    there.
+    """Keys at ``url``. ``clock`` gives seconds that never go back.
 
     An unknown key may be new, so it causes another fetch. All callers wait for the same fetch, and it goes on when
     they leave: more callers do not make more fetches.
@@ -186,8 +176,6 @@ class KeySet:
     fetch: Fetch
     log: FilteringBoundLogger
     clock: Callable[[], float] = time.monotonic
-    life: KeyLife = USUAL_LIFE
-    withdrawn: Callable[[Collection[SigningKey]], None] | None = None
     _keys: dict[bytes, SigningKey] = field(default_factory=dict, init=False)
     """By how the document spells them."""
     _renewal: asyncio.Future[None] | None = field(default=None, init=False)
@@ -203,12 +191,12 @@ class KeySet:
         """See Keys. Raises AuthRefused where there are no keys to be had."""
         # Where somebody asks for newer ones already, those that are there will do: an issuer that does not answer
         # holds one call up, not all.
-        if self._age() >= (self.life.fresh if self._renewal is None else self.life.lasting):
-            await self._renew(self.life.patience if self._age() < self.life.lasting else None)
-        if self._age() >= self.life.lasting:
+        if self._age() >= (FRESH if self._renewal is None else LASTING):
+            await self._renew(PATIENCE if self._age() < LASTING else None)
+        if self._age() >= LASTING:
             raise AuthRefused(
                 "unauthorized: the keys for checking tokens cannot be fetched now",
-                retry_after=self.life.pause_without_keys,
+                retry_after=PAUSE_WITHOUT_KEYS,
             )
         key = self._known(kid, algorithm)
         if key is None and (self._renewal is not None or self.clock() >= self._next):
@@ -216,21 +204,11 @@ class KeySet:
             key = self._known(kid, algorithm)
         return key
 
-    async def successor(self, key: SigningKey, kid: str | None, algorithm: str) -> SigningKey | None:
-        """The key that has taken the place of ``key`` under the same id; None if none has.
-
-        The keys are fetched anew for it, as for an unknown id and not more often.
-        """
-        if self._renewal is not None or self.clock() >= self._next:
-            await self._renew()
-        found = self._known(kid, algorithm)
-        return None if found is key else found
-
     def unchanged_for(self) -> float:
         """Seconds for which nobody needs to ask again for a key that was just found: they are not fetched anew before,
-        unless for an unknown one, of which ``withdrawn`` tells. At least one.
+        unless for an unknown one. At least one.
         """
-        return max(max(self._fetched + self.life.fresh, self._next) - self.clock(), 1.0)
+        return max(max(self._fetched + FRESH, self._next) - self.clock(), 1.0)
 
     def _age(self) -> float:
         return self.clock() - self._fetched
@@ -267,14 +245,10 @@ class KeySet:
             before = self._keys
             self._keys = {text: before.get(text) or key for text, key in members.items()}
             self._fetched = self.clock()
-            gone = [key for text, key in before.items() if text not in members]
-            if gone and self.withdrawn is not None:
-                self.withdrawn(gone)
+            for text in before.keys() - members.keys():
+                before[text].withdrawn = True
         finally:
-            life = self.life
-            self._next = self.clock() + (
-                life.pause if self._age() < life.lasting else life.pause_without_keys
-            )
+            self._next = self.clock() + (PAUSE if self._age() < LASTING else PAUSE_WITHOUT_KEYS)
             self._renewal = None
 
 
@@ -282,13 +256,7 @@ def read_key_set(document: bytes) -> tuple[dict[bytes, SigningKey], int]:
     """Return the usable keys of a JWK set, and the number of private keys in it. Raises ValueError for no JWK set."""
     if len(document) > LARGEST:
         raise ValueError(f"the document is larger than {LARGEST >> 20} MiB")
-    if has_more_values(document, MOST_VALUES):
-        raise ValueError(f"the document has more than {MOST_VALUES} values")
-    try:
-        read: Any = orjson.loads(document)
-    except orjson.JSONDecodeError:
-        raise ValueError("the document is not JSON") from None
-    listed = read.get("keys") if isinstance(read, Mapping) else None
+    listed = read_object(document).get("keys")
     if not isinstance(listed, list):
         raise ValueError("the document is not a JWK set")
     if len(listed) > MOST_KEYS:

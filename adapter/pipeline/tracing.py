@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from typing import Protocol
 
 from adapter.pipeline.call import Forward, PlannedCall, PlanStage
 from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.order import Part
+from adapter.rules.calls.tracing import Span, Tracer
 from adapter.rules.metrics.catalogue import TOOL_AUTH_FAILURES, TOOL_CACHE_LOOKUPS
 from adapter.rules.metrics.metric import MetricSink
-
-Attributes = Mapping[str, str | int | float | bool]
 
 _EXECUTE = "execute"
 
 CACHE = "cache"
 """The note of a call that says whether its result was kept already: ``hit`` or ``miss``."""
-
-
-class Span(Protocol):
-    """One piece of work that is timed. Attributes never hold arguments."""
-
-    def set(self, key: str, value: str | int | float | bool) -> None:
-        """Note something; values pass redaction."""
-
-    def fail(self, error: BaseException) -> None:
-        """Note that this ended the work, though it does not leave the block. A refusal makes no error of it."""
-
-
-class PlanTracer(Protocol):
-    """Spans are children of the one that is current, also in the tasks that a block starts. What leaves a block counts
-    as ``fail`` says."""
-
-    def span(self, name: str, attributes: Attributes) -> AbstractContextManager[Span]:
-        """A span around a block."""
-
-    def call_span(
-        self, name: str, attributes: Attributes, carrier: Mapping[str, object]
-    ) -> AbstractContextManager[Span]:
-        """A span around a call from outside. ``carrier`` is where ``traceparent`` names its parent, if anything."""
-
-    def current(self) -> Span:
-        """The span that is current; one that records nothing outside of any."""
-
-    def trace_id(self) -> str | None:
-        """The current trace in hexadecimal digits, None outside of any."""
 
 
 class TimedStage(Protocol):
@@ -68,7 +37,7 @@ class WalkRecorder:
     """
 
     def __init__(
-        self, tracing: PlanTracer | None, counts: MetricSink | None = None, timed: Timed | None = None
+        self, tracing: Tracer | None, counts: MetricSink | None = None, timed: Timed | None = None
     ) -> None:
         self.tracing = tracing
         self._counts = counts
@@ -173,21 +142,20 @@ class WalkRecorder:
 class _Laps:
     """The spans and timings of one stage of one call, of which at most one of each is open."""
 
-    __slots__ = ("_call", "_name", "_open", "_span", "_timed", "_timing", "_tracing")
+    __slots__ = ("_call", "_name", "_span", "_timed", "_timing", "_tracing")
 
-    def __init__(self, tracing: PlanTracer | None, timed: Timed | None, name: str, call: PlannedCall) -> None:
+    def __init__(self, tracing: Tracer | None, timed: Timed | None, name: str, call: PlannedCall) -> None:
         self._tracing = tracing
         self._timed = timed
         self._name = name
         self._call = call
-        self._open: AbstractContextManager[Span] | None = None
+        self._span: Span | None = None
         self._timing: TimedStage | None = None
 
     def begin(self) -> None:
         if self._tracing is not None:
             attributes = {"tool.name": self._call.tool, "stage": self._name}
-            self._open = self._tracing.span(f"stage.{self._name}", attributes)
-            self._span = self._open.__enter__()
+            self._span = self._tracing.span(f"stage.{self._name}", attributes)
         if self._timed is not None:
             self._timing = self._timed(self._name)
 
@@ -198,13 +166,13 @@ class _Laps:
         timing, self._timing = self._timing, None
         if timing is not None:
             timing.end(error)
-        opened, self._open = self._open, None
-        if opened is not None:
+        span, self._span = self._span, None
+        if span is not None:
             if self._name == _EXECUTE and CACHE in self._call.notes:
-                self._span.set("cache.hit", self._call.notes[CACHE] == "hit")
+                span.set("cache.hit", self._call.notes[CACHE] == "hit")
             if error is not None:
-                self._span.fail(error)
-            opened.__exit__(None, None, None)
+                span.fail(error)
+            span.end()
 
 
 def _note_failure(span: Span, failed: StageFailed) -> None:

@@ -7,6 +7,8 @@ import pytest
 from adapter.errors import Unauthorized
 from adapter.oauth.browser_sessions import BrowserSessions
 from adapter.rules.access.browser_sessions import BrowserSession
+from adapter.state.memory import MemoryStore
+from adapter.state.sealed_rows import StoreSeal
 
 ADA = BrowserSession("ada@https://a.example:1", frozenset({"mcp"}), {"groups": ["staff"]}, 1000.0)
 
@@ -17,7 +19,9 @@ async def sessions(secret: bytes = b"s" * 32, *, secure: bool = False, now: floa
     async def kept(_: bytes | None) -> bytes:
         return secret
 
-    opened = BrowserSessions(kept, ("/explorer", "/authorize"), secure=secure, clock=lambda: now)
+    opened = BrowserSessions(
+        StoreSeal(MemoryStore(), kept), ("/explorer", "/authorize"), secure=secure, clock=lambda: now
+    )
     await opened.open()
     return opened
 
@@ -91,7 +95,7 @@ async def test_nobody_is_signed_in_before_the_key_is_read() -> None:
         raise AssertionError("not opened")
 
     head = sent((await sessions()).begun(ADA))
-    assert BrowserSessions(never, ("/explorer",), secure=False).of(head) is None
+    assert BrowserSessions(StoreSeal(MemoryStore(), never), ("/explorer",), secure=False).of(head) is None
 
 
 async def test_the_key_follows_the_store() -> None:
@@ -102,12 +106,15 @@ async def test_the_key_follows_the_store() -> None:
         offered.append(held)
         return kept[0]
 
-    here = BrowserSessions(secret, ("/explorer",), secure=False, clock=lambda: 100.0)
+    seal = StoreSeal(MemoryStore(), secret)
+    here = BrowserSessions(seal, ("/explorer",), secure=False, clock=lambda: 100.0)
     await here.open()
     head = sent(here.begun(ADA))
-    await here.read_key()
+    seal.rows_unknown()
+    await here.open()
     assert here.of(head) == ADA
     kept[0] = b"o" * 32
-    await here.read_key()
+    seal.rows_unknown()
+    await here.open()
     assert here.of(head) is None
     assert offered == [None, b"s" * 32, b"s" * 32]

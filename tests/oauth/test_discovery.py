@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.oauth.discovery import FRESH, RETRY, Discovery
+from adapter.oauth.discovery import FRESH, RETRY, Refreshed, issuer_metadata
+from adapter.rules.access.authorization_servers import ServerMetadata
 from adapter.upstream.outgoing import LARGEST, IssuerHttp
 from tests.oauth.authorization_server import (
     KEYS,
@@ -26,32 +27,29 @@ def seconds() -> Clock:
 
 
 @pytest.fixture
-def discovery(seconds: Clock) -> Discovery:
-    return Discovery(IssuerHttp(), seconds)
+def metadata(server: AuthorizationServer, seconds: Clock) -> Refreshed[ServerMetadata]:
+    return issuer_metadata(IssuerHttp(), server.issuer, seconds)
 
 
-async def test_metadata_is_where_rfc_8414_puts_it(server: AuthorizationServer, discovery: Discovery) -> None:
+async def test_metadata_is_where_rfc_8414_puts_it(
+    server: AuthorizationServer, metadata: Refreshed[ServerMetadata]
+) -> None:
     """It is asked for once."""
-    found = [await discovery.metadata(server.issuer) for _ in range(3)]
+    found = [await metadata.get() for _ in range(3)]
     assert found[0].url("jwks_uri") == server.url(KEYS)
     assert found[0] is found[2]
     assert server.asked == [OAUTH]
 
 
 @pytest.mark.parametrize(
-    ("place", "asked"),
-    [
-        (f"{OAUTH}/realms/a", 1),
-        (f"{OPENID}/realms/a", 2),
-        (f"/realms/a{OPENID}", 3),
-    ],
+    ("place", "asked"), [(f"{OAUTH}/realms/a", 1), (f"{OPENID}/realms/a", 2), (f"/realms/a{OPENID}", 3)]
 )
-async def test_each_place_is_asked_in_turn(discovery: Discovery, place: str, asked: int) -> None:
+async def test_each_place_is_asked_in_turn(place: str, asked: int) -> None:
     """For an issuer with a path there are three."""
     async with authorization_server("/realms/a") as server:
         said = server.answers.pop(f"{OAUTH}/realms/a")
         server.answers[place] = said
-        assert (await discovery.metadata(server.issuer)).issuer == server.issuer
+        assert (await issuer_metadata(IssuerHttp(), server.issuer).get()).issuer == server.issuer
         assert len(server.asked) == asked
         assert server.asked[-1] == place
 
@@ -73,22 +71,22 @@ async def test_each_place_is_asked_in_turn(discovery: Discovery, place: str, ask
     ],
 )
 async def test_what_is_no_metadata_of_this_issuer_is_not_used(
-    server: AuthorizationServer, discovery: Discovery, answer: Answer, why: str
+    server: AuthorizationServer, metadata: Refreshed[ServerMetadata], answer: Answer, why: str
 ) -> None:
     """Whatever stands there instead, the next place is asked; without one the last reason is told."""
     server.answers[OAUTH] = answer
     server.answers[OPENID] = {"issuer": server.issuer, "jwks_uri": server.url(KEYS)}
-    assert (await discovery.metadata(server.issuer)).issuer == server.issuer
+    assert (await metadata.get()).issuer == server.issuer
     server.answers[OPENID] = answer
     with pytest.raises(UpstreamBroken) as refused:
-        await Discovery(IssuerHttp()).metadata(server.issuer)
+        await issuer_metadata(IssuerHttp(), server.issuer).get()
     assert str(refused.value).startswith(f"The issuer's metadata cannot be used: {why}")
 
 
-async def test_a_final_slash_is_another_issuer(server: AuthorizationServer, discovery: Discovery) -> None:
+async def test_a_final_slash_is_another_issuer(server: AuthorizationServer) -> None:
     """Identifiers are compared to the last character (RFC 8414 §3.3)."""
     with pytest.raises(UpstreamBroken, match="to the last character"):
-        await discovery.metadata(f"{server.issuer}/")
+        await issuer_metadata(IssuerHttp(), f"{server.issuer}/").get()
 
 
 async def test_an_issuer_that_is_away_is_asked_once(server: AuthorizationServer) -> None:
@@ -97,19 +95,21 @@ async def test_an_issuer_that_is_away_is_asked_once(server: AuthorizationServer)
     async with authorization_server() as other:
         closed = other.issuer
     with pytest.raises(UpstreamUnreachable) as refused:
-        await Discovery(IssuerHttp()).metadata(closed)
+        await issuer_metadata(IssuerHttp(), closed).get()
     assert closed not in str(refused.value)
     server.go.clear()
     with pytest.raises(UpstreamSilent):
-        await Discovery(IssuerHttp(timeout=0.05)).metadata(server.issuer)
+        await issuer_metadata(IssuerHttp(timeout=0.5), server.issuer).get()
     assert server.asked == [OAUTH]
     server.go.set()
 
 
-async def test_all_wait_for_one_answer(server: AuthorizationServer, discovery: Discovery) -> None:
+async def test_all_wait_for_one_answer(
+    server: AuthorizationServer, metadata: Refreshed[ServerMetadata]
+) -> None:
     """However many ask, and whoever of them leaves."""
     server.go.clear()
-    asking = [asyncio.ensure_future(discovery.metadata(server.issuer)) for _ in range(9)]
+    asking = [asyncio.ensure_future(metadata.get()) for _ in range(9)]
     await server.begun.wait()
     asking.pop().cancel()
     server.go.set()
@@ -117,31 +117,32 @@ async def test_all_wait_for_one_answer(server: AuthorizationServer, discovery: D
     assert server.asked == [OAUTH]
 
 
-async def test_metadata_is_asked_for_again_after_an_hour(
-    server: AuthorizationServer, discovery: Discovery, seconds: Clock
+async def test_metadata_is_asked_for_again_after_a_while(
+    server: AuthorizationServer, metadata: Refreshed[ServerMetadata], seconds: Clock
 ) -> None:
     """And used on where no newer can be had; a failure is not repeated at once."""
-    first = await discovery.metadata(server.issuer)
+    first = await metadata.get()
     seconds.now = FRESH
     server.answers[OAUTH] = 500
-    assert await discovery.metadata(server.issuer) is first
-    assert await discovery.metadata(server.issuer) is first
+    assert await metadata.get() is first
+    assert await metadata.get() is first
     assert server.asked == [OAUTH, OAUTH, OPENID]
     seconds.now += RETRY
     server.answers[OAUTH] = {"issuer": server.issuer, "jwks_uri": server.url("/new")}
-    assert (await discovery.metadata(server.issuer)).url("jwks_uri") == server.url("/new")
+    assert (await metadata.get()).url("jwks_uri") == server.url("/new")
 
 
-async def test_metadata_can_be_outdated(server: AuthorizationServer, discovery: Discovery) -> None:
+async def test_metadata_can_be_outdated(
+    server: AuthorizationServer, metadata: Refreshed[ServerMetadata]
+) -> None:
     """When an endpoint that it names has failed."""
-    await discovery.metadata(server.issuer)
-    discovery.outdate(server.issuer)
-    discovery.outdate("https://unknown.example")
-    await discovery.metadata(server.issuer)
+    await metadata.get()
+    metadata.outdate()
+    await metadata.get()
     assert server.asked == [OAUTH, OAUTH]
 
 
-async def test_failures_are_of_the_catalogue(server: AuthorizationServer, discovery: Discovery) -> None:
+async def test_failures_are_of_the_catalogue(server: AuthorizationServer) -> None:
     """So that whoever asks can tell them from defects."""
     with pytest.raises(AdapterError):
-        await discovery.metadata(f"{server.issuer}/none")
+        await issuer_metadata(IssuerHttp(), f"{server.issuer}/none").get()

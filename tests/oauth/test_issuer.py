@@ -10,10 +10,10 @@ import structlog
 from structlog.testing import capture_logs
 
 from adapter.errors import IssuerUnavailable, Unauthorized
-from adapter.oauth.discovery import Discovery
-from adapter.oauth.issuer import LIFE, Issuer, IssuerTrust, fetch_keys
+from adapter.oauth.discovery import issuer_metadata
+from adapter.oauth.issuer import Issuer, IssuerTrust, fetch_keys
 from adapter.oauth.verified_tokens import Verification, VerifiedTokens
-from adapter.pipeline.key_set import KeySet
+from adapter.pipeline.key_set import FRESH, PAUSE, PAUSE_WITHOUT_KEYS, KeySet
 from adapter.settings.auth import OAuthIssuer
 from adapter.upstream.outgoing import IssuerHttp
 from tests.oauth.authorization_server import KEYS, OAUTH, AuthorizationServer
@@ -32,11 +32,9 @@ class Reception:
         http = IssuerHttp(timeout=2.0)
         keys = KeySet(
             server.issuer,
-            fetch_keys(http, Discovery(http, self.seconds), jwks_url),
+            fetch_keys(http, issuer_metadata(http, server.issuer, self.seconds), jwks_url),
             structlog.get_logger(),
             self.seconds,
-            LIFE,
-            self.cache.withdraw,
         )
         self.issuer = Issuer(IssuerTrust(OAuthIssuer(issuer=server.issuer), 30.0), keys, self.clock)
 
@@ -135,26 +133,6 @@ async def test_a_new_key_is_asked_for_at_most_once_a_minute(
     assert server.asked.count(KEYS) == 2
 
 
-@pytest.mark.parametrize("kid", ["k1", None])
-async def test_a_new_key_may_have_the_id_of_the_old_one(
-    server: AuthorizationServer, reception: Reception, kid: str | None
-) -> None:
-    """Or none, as the old one. A signature that is not valid has the keys asked for again, at most once a minute."""
-    server.keys(jwk(rsa_key("first"), kid))
-    old, new = (token(rsa_key(name), "RS256", server.claims(), kid=kid) for name in ("first", "second"))
-    await reception.takes(old)
-    for _ in range(3):
-        await reception.refuses(new)
-    assert server.asked.count(KEYS) == 1
-    reception.passes(60)
-    server.keys(jwk(rsa_key("second"), kid))
-    assert await reception.takes(new)
-    assert reception.cache.known(old) is None
-    for _ in range(3):
-        assert await reception.refuses(old) == "The access token's signature is not valid."
-    assert server.asked.count(KEYS) == 2
-
-
 async def test_a_token_falls_with_its_key(server: AuthorizationServer, reception: Reception) -> None:
     """As soon as the keys were fetched without it, also where it was known; others stay known."""
     both = jwk(rsa_key("first"), "k1"), jwk(rsa_key("second"), "k2")
@@ -177,9 +155,9 @@ async def test_a_known_token_is_looked_at_again_when_the_keys_are(
     """So a key that is withdrawn is noticed within ten minutes, also where nobody brings another token."""
     await reception.takes(server.token(exp=int(NOW) + HOUR))
     taken = await reception.takes(server.token(exp=int(NOW) + HOUR))
-    assert taken.until == NOW + LIFE.fresh
+    assert taken.until == NOW + FRESH
     assert taken.token.expires == NOW + HOUR + 30
-    reception.passes(LIFE.fresh)
+    reception.passes(FRESH)
     server.keys(jwk(rsa_key("second"), "k2"))
     assert reception.cache.known(server.token(exp=int(NOW) + HOUR)) is None
     await reception.refuses(server.token(exp=int(NOW) + HOUR))
@@ -193,12 +171,12 @@ async def test_an_outage_locks_out_nobody_whose_key_is_known(
     sent = server.token(exp=int(NOW) + 2 * day)
     await reception.takes(sent)
     server.answers[KEYS] = server.answers[OAUTH] = 503
-    reception.passes(LIFE.fresh)
+    reception.passes(FRESH)
     with capture_logs() as logged:
         taken = await reception.takes(sent)
     assert taken.until == reception.clock.now + 60
     assert logged[0]["event"] == "the keys of an issuer could not be fetched"
-    reception.passes(day - LIFE.fresh - 1)
+    reception.passes(day - FRESH - 1)
     await reception.takes(sent)
     asked = len(server.asked)
     await reception.takes(sent)
@@ -206,7 +184,7 @@ async def test_an_outage_locks_out_nobody_whose_key_is_known(
     reception.passes(1)
     with pytest.raises(IssuerUnavailable) as unavailable:
         await reception.takes(sent)
-    assert unavailable.value.retry_after == LIFE.pause_without_keys
+    assert unavailable.value.retry_after == PAUSE_WITHOUT_KEYS
     assert unavailable.value.http == 503
 
 
@@ -218,7 +196,7 @@ async def test_without_any_keys_it_is_the_issuer_who_is_missing(
     with pytest.raises(IssuerUnavailable):
         await reception.issuer.check(server.token())
     server.keys(jwk(rsa_key("first"), "k1"))
-    reception.passes(LIFE.pause_without_keys)
+    reception.passes(PAUSE_WITHOUT_KEYS)
     assert await reception.takes(server.token())
 
 
@@ -230,8 +208,8 @@ async def test_keys_that_have_moved_are_found_again(
     server.answers[KEYS] = 404
     server.answers["/moved"] = document(jwk(rsa_key("second"), "k2"))
     server.answers[OAUTH] = {"issuer": server.issuer, "jwks_uri": server.url("/moved")}
-    reception.passes(LIFE.fresh)
+    reception.passes(PAUSE)
     new = server.token(rsa_key("second"), "k2", exp=int(NOW) + HOUR)
     await reception.refuses(new)
-    reception.passes(LIFE.pause)
+    reception.passes(PAUSE)
     assert await reception.takes(new)

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from adapter.app.access.oauth_callers import Clocks, build_verifier
-from adapter.oauth.discovery import Discovery
+from adapter.oauth.discovery import issuer_metadata
 from adapter.oauth.sign_in import SESSION_SECONDS, USED, VALID, SignIn, SignInConfig, SignInFailed
 from adapter.rules.access.grants import challenge_of
 from adapter.rules.access.resources import CONSOLE, resources_below
@@ -54,8 +54,8 @@ class Desk:
             resources_below(BASE, {CONSOLE: "/explorer"}, ("mcp",))[CONSOLE],
             frozenset({"groups", "missing"}),
         )
-        directory = Discovery(IssuerHttp())
-        self.flow = SignIn(self.terms, directory, token_http(), verifier, store, lambda: self.now)
+        metadata = issuer_metadata(IssuerHttp(), server.issuer)
+        self.flow = SignIn(self.terms, metadata, token_http(), verifier, store, lambda: self.now)
 
     async def begun(self) -> tuple[dict[str, str], bytes]:
         """The parameters of the authorization request, and the data that the browser keeps."""
@@ -76,15 +76,15 @@ async def store() -> MemoryStore:
 
 async def test_a_person_signs_in(server: AuthorizationServer, store: MemoryStore) -> None:
     """By a code with PKCE for the console; of the claims only those are kept that are asked for."""
-    desk = Desk(server, store, parameters={"prompt": "login", "state": "fixed"})
+    desk = Desk(server, store)
     asked, kept = await desk.begun()
     assert (asked["response_type"], asked["client_id"], asked["redirect_uri"]) == (
         "code",
         "console",
         REDIRECT,
     )
-    assert (asked["scope"], asked["resource"], asked["prompt"]) == ("mcp", f"{BASE}/explorer", "login")
-    assert asked["state"] != "fixed" and asked["code_challenge_method"] == "S256"
+    assert (asked["scope"], asked["resource"]) == ("mcp", f"{BASE}/explorer")
+    assert asked["code_challenge_method"] == "S256"
 
     answer = {"code": "code", "state": asked["state"], "iss": server.issuer}
     session, place = await desk.flow.finish(kept, answer)

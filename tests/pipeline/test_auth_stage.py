@@ -239,10 +239,7 @@ async def test_v22_every_key_is_compared_whichever_is_right() -> None:
             {"keys": [{"name": "x" * 129, "value": "a"}]},
             "policy.keys[0].name must be a text of 1 to 128 characters: the owner of the key",
         ),
-        (
-            {"keys": [{"name": "a"}]},
-            "policy.keys[0] must have a name, and either a value or a sha256",
-        ),
+        ({"keys": [{"name": "a"}]}, "policy.keys[0] must have a name, and either a value or a sha256"),
         (
             {"keys": [{"name": "a", "value": "b", "sha256": "0" * 64}]},
             "policy.keys[0] must have a name, and either a value or a sha256",

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.cache_stage import (
-    OUTCOMES,
-    CacheStage,
-    purge,
-    varying,
-)
+from adapter.pipeline.cache_stage import OUTCOMES, CacheStage, purge, varying
 from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot

@@ -13,14 +13,7 @@ from structlog.testing import capture_logs
 from adapter.errors import UpstreamUnreachable
 from adapter.pipeline.failures import AuthRefused
 from adapter.pipeline.jwt import Jwt
-from adapter.pipeline.key_set import (
-    FRESH,
-    LARGEST,
-    MOST_KEYS,
-    PAUSE,
-    PAUSE_WITHOUT_KEYS,
-    KeySet,
-)
+from adapter.pipeline.key_set import FRESH, LARGEST, MOST_KEYS, PAUSE, PAUSE_WITHOUT_KEYS, KeySet
 from tests.pipeline.issuer import (
     URL,
     Clock,
@@ -85,7 +78,7 @@ async def test_v22_keys_are_kept_for_ten_minutes(keys: KeySet, publisher: Publis
 async def test_v22_a_new_key_is_fetched_when_a_token_names_it(
     keys: KeySet, publisher: Publisher, clock: Clock
 ) -> None:
-    """But not more often than every half minute, whatever tokens name."""
+    """But not more often than every minute, whatever tokens name."""
     await keys.find("k1", "RS256")
     publisher.document = document(FIRST, SECOND)
     assert await keys.find("k2", "RS256") is None

@@ -13,8 +13,8 @@ import orjson
 
 from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.issuer_finder import GrantConfig
-from adapter.rules.access.authorization_servers import ServerEndpoints
-from adapter.rules.access.grants import OAuthClient, client_metadata, read_registration
+from adapter.rules.access.authorization_servers import ServerMetadata
+from adapter.rules.access.grants import OAuthClient, client_metadata, configured_client, read_registration
 from adapter.rules.access.network_addresses import is_loopback_host
 from adapter.state.port import ABSENT, Conflict
 from adapter.state.sealed_rows import SealedRows
@@ -37,28 +37,30 @@ class ClientRegistry:
         self._clock = clock
         self._registering = asyncio.Lock()
 
-    async def client_for(self, endpoints: ServerEndpoints) -> OAuthClient:
+    async def client_for(self, issuer: ServerMetadata) -> OAuthClient:
         """The client for new grants, in the order of MCP 2026-07-28, "Client Registration".
 
         Raises AuthorizationFailed where there is no way to be one, GrantRefused and ValueError for a registration that
         failed, StoreUnavailable, and what the network raises.
         """
         if self.terms.auth.client_id is not None:
-            return self._configured(endpoints.methods)
+            return self._configured(issuer.names("token_endpoint_auth_methods_supported"))
         # A document counts by its https URL; elsewhere nobody can fetch it.
-        if endpoints.reads_documents and self.terms.document.startswith("https://"):
+        reads_documents = issuer.says("client_id_metadata_document_supported")
+        if reads_documents and self.terms.document.startswith("https://"):
             return OAuthClient(self.terms.document)
         # One at a time: each registration is a client that the server keeps for good.
         async with self._registering:
-            kept = await self._kept(endpoints.issuer)
+            kept = await self._kept(issuer.issuer)
             if kept is not None and not 0 < kept.expires <= self._clock():
                 return kept
-            if endpoints.registration is None:
+            endpoint = issuer.url_if_any("registration_endpoint")
+            if endpoint is None:
                 raise AuthorizationFailed(
                     f"The authorization server of {self.terms.server} registers no clients by itself: "
                     "servers[].upstream.auth.client_id must be set."
                 )
-            return await self._registered(endpoints.issuer, endpoints.registration)
+            return await self._registered(issuer.issuer, endpoint)
 
     async def client_of(self, issuer: str, client_id: str) -> OAuthClient | None:
         """The client that a grant was issued to; None where its credentials are no longer known."""
@@ -105,12 +107,9 @@ class ClientRegistry:
     def _configured(self, methods: tuple[str, ...]) -> OAuthClient:
         auth = self.terms.auth
         assert auth.client_id is not None
-        if auth.client_secret is None:
-            return OAuthClient(auth.client_id)
         only_post = "client_secret_post" in methods and "client_secret_basic" not in methods
         method = "client_secret_post" if only_post else "client_secret_basic"
-        secret = auth.client_secret.get_secret_value()
-        return OAuthClient(auth.client_id, secret, auth.client_authentication or method)
+        return configured_client(auth.client_id, auth.client_secret, auth.client_authentication or method)
 
     def _key(self, issuer: str) -> str:
         """A registration holds for one issuer and one redirect URI."""

@@ -12,7 +12,7 @@ from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
 from adapter.oauth.client_authentication import proof_of, request_tokens
 from adapter.oauth.grants.grant_requests import VALID, BrowserState, GrantLink, GrantLinks
 from adapter.oauth.grants.issuer_finder import GrantSource, IssuerFinder
-from adapter.oauth.grants.renewal import GrantRenewal
+from adapter.oauth.grants.renewal import GrantRenewal, renewed
 from adapter.rules.access.grants import (
     LONGEST_TOKEN,
     Grant,
@@ -73,9 +73,9 @@ class GrantFlow:
 
         Raises FlowFailed, StoreUnavailable.
         """
-        endpoints, resource, scopes = consent.source
+        issuer, resource, scopes = consent.source
         try:
-            client = await self.clients.client_for(endpoints)
+            client = await self.clients.client_for(issuer)
         except (AdapterError, GrantRefused, ValueError) as error:
             self._log.warning(
                 "no client at an authorization server", server=self.terms.server, why=str(error)
@@ -84,29 +84,38 @@ class GrantFlow:
                 "The authorization server does not accept the adapter as a client; its operator can set "
                 "servers[].upstream.auth.client_id."
             ) from error
-        verifier = secrets.token_urlsafe(48)
+        now, verifier = self.clock(), secrets.token_urlsafe(48)
+        grant = Grant(
+            consent.link.principal,
+            issuer.issuer,
+            issuer.url("token_endpoint"),
+            issuer.url_if_any("revocation_endpoint"),
+            client.id,
+            access="",
+            refresh=None,
+            scope=" ".join(scopes),
+            resource=resource,
+            obtained=now,
+            renewed=now,
+            expires=None,
+        )
+        names_issuer = issuer.says("authorization_response_iss_parameter_supported")
         state = await self._links.start(
             BrowserState(
                 consent.link.id,
                 self.terms.server,
-                consent.link.principal,
                 digest(browser),
                 verifier,
-                endpoints.issuer,
-                endpoints.token,
-                endpoints.revocation,
-                endpoints.names_issuer,
-                client.id,
-                " ".join(scopes),
-                resource,
-                self.clock() + VALID,
+                names_issuer,
+                now + VALID,
+                grant,
             )
         )
         parameters = code_request(client.id, self.terms.redirect, state, verifier, scopes, resource)
         if "offline_access" in scopes:
             # Without it servers of OpenID Connect leave the scope out (Core §11).
             parameters["prompt"] = "consent"
-        return authorization_url(endpoints.authorization, parameters)
+        return authorization_url(issuer.url("authorization_endpoint"), parameters)
 
     async def finish(self, parameters: Mapping[str, str], cookie_of: Callable[[str], str | None]) -> Grant:
         """Take the answer of the authorization server. ``cookie_of`` gives the browser's secret for a link's id.
@@ -115,7 +124,9 @@ class GrantFlow:
         """
         state = await self._taken(parameters, cookie_of)
         named = parameters.get("iss")
-        if self.terms.knows_issuer and not issuer_agrees(named, state.issuer, required=state.names_issuer):
+        if self.terms.knows_issuer and not issuer_agrees(
+            named, state.grant.issuer, required=state.names_issuer
+        ):
             raise FlowFailed(
                 "The answer comes from another authorization server than the one that was asked."
             )
@@ -125,7 +136,8 @@ class GrantFlow:
         code = parameters.get("code", "")
         if not code or len(code) > LONGEST_TOKEN:
             raise FlowFailed("The answer of the authorization server has no code.")
-        grant = self._granted(state, await self._tokens(state, code))
+        tokens, now = await self._tokens(state, code), self.clock()
+        grant = renewed(state.grant, tokens, now)._replace(obtained=now)
         await self._keep(grant)
         link = await self._links.close(state.link)
         if link is not None and self.on_granted is not None:
@@ -162,36 +174,20 @@ class GrantFlow:
         return state
 
     async def _tokens(self, state: BrowserState, code: str) -> Tokens:
-        client = await self.clients.client_of(state.issuer, state.client)
+        grant = state.grant
+        client = await self.clients.client_of(grant.issuer, grant.client)
         if client is None:
             raise FlowFailed("The adapter's client was registered anew meanwhile: open the link once more.")
-        form = code_exchange(code, self.terms.redirect, state.verifier, state.resource)
+        form = code_exchange(code, self.terms.redirect, state.verifier, grant.resource)
         try:
-            return await request_tokens(self.clients.http, state.token_endpoint, proof_of(client), form)
+            return await request_tokens(self.clients.http, grant.token_endpoint, proof_of(client), form)
         except GrantRefused as refused:
             self._log.warning("a code was not exchanged", server=self.terms.server, error=refused.code)
             if refused.code == "invalid_client" and self.terms.auth.client_id is None:
-                await self.clients.forget(state.issuer, state.client)
+                await self.clients.forget(grant.issuer, grant.client)
             raise FlowFailed(
                 "The authorization server did not accept its own answer: try again."
             ) from refused
         except (AdapterError, ValueError) as error:
             self._log.warning("a code was not exchanged", server=self.terms.server, why=str(error))
             raise FlowFailed("The authorization server cannot be reached now: try again.") from error
-
-    def _granted(self, state: BrowserState, tokens: Tokens) -> Grant:
-        now = self.clock()
-        return Grant(
-            principal=state.principal,
-            issuer=state.issuer,
-            token_endpoint=state.token_endpoint,
-            revocation_endpoint=state.revocation_endpoint,
-            client=state.client,
-            access=tokens.access,
-            refresh=tokens.refresh,
-            scope=state.scope if tokens.scope is None else tokens.scope,
-            resource=state.resource,
-            obtained=now,
-            renewed=now,
-            expires=None if tokens.life is None else now + tokens.life,
-        )

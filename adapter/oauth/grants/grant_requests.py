@@ -15,6 +15,7 @@ import orjson
 
 from adapter.errors import GrantRequired
 from adapter.oauth.grants.issuer_finder import GrantConfig
+from adapter.rules.access.grants import Grant
 from adapter.rules.access.principals import digest
 from adapter.state.port import ABSENT, Conflict, Row, delete_overdue
 from adapter.state.sealed_rows import SealedRows
@@ -58,22 +59,17 @@ class GrantLink(NamedTuple):
 class BrowserState(NamedTuple):
     """A browser on its way: ``browser`` is the digest of its cookie, ``verifier`` that of PKCE.
 
-    What it was sent to is remembered, so that the answer is only taken from there.
+    ``grant`` is what it is to bring, still without tokens. What the browser was sent to is remembered in it, so that
+    the answer is only taken from there.
     """
 
     link: str
     server: str
-    principal: str
     browser: str
     verifier: str
-    issuer: str
-    token_endpoint: str
-    revocation_endpoint: str | None
     names_issuer: bool
-    client: str
-    scope: str
-    resource: str
     due: float
+    grant: Grant
 
     def __repr__(self) -> str:
         return f"<BrowserState for {self.server!r}>"
@@ -168,7 +164,8 @@ class GrantLinks:
         found = await self._rows.get(STATES, _key_of(parameter))
         if found is None:
             return None
-        state = BrowserState(**orjson.loads(found[1]))
+        members = orjson.loads(found[1])
+        state = BrowserState(**members)._replace(grant=Grant(*members["grant"]))
         return (found[0], state) if state.due > self._clock() else None
 
     async def take(self, row: Row) -> bool:

@@ -68,11 +68,6 @@ class GrantStore:
             return None
         return KeptGrant(grant, found[0].version)
 
-    async def version_of(self, server: str, principal: str) -> int | None:
-        """The version of the row, also of one that cannot be opened; None without one."""
-        row = await self.rows.store.get(TABLE, key_of(server, principal))
-        return None if row is None else row.version
-
     async def put(self, server: str, grant: Grant, *, expected: int | None = None) -> KeptGrant:
         """Write a grant. Raises Conflict."""
         row = await self.rows.put(

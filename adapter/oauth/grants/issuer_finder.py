@@ -14,13 +14,13 @@ from adapter.errors import AdapterError, AuthorizationFailed
 from adapter.oauth.discovery import Refreshed, find_metadata
 from adapter.rules.access.authorization_servers import (
     Challenge,
-    ServerEndpoints,
+    ServerMetadata,
     UpstreamResource,
     is_usable_url,
     read_resource_metadata,
+    require_code_grant,
     resource_metadata_urls,
     same_origin,
-    server_endpoints,
 )
 from adapter.settings.servers.upstream_auth import UpstreamAuth
 from adapter.upstream.outgoing import IssuerHttp
@@ -74,16 +74,10 @@ PREFIX = "/authorize"
 class GrantSource(NamedTuple):
     """The authorization server, resource and scopes of a grant; ``resource`` is empty where none is to be named."""
 
-    endpoints: ServerEndpoints
+    issuer: ServerMetadata
     resource: str
     scopes: tuple[str, ...]
 
-
-FRESH = 600.0
-"""Seconds for which what was found is used without asking again."""
-
-PAUSE = 5.0
-"""Seconds after a failure in which nobody is asked again."""
 
 OFFLINE = "offline_access"
 """The scope that some servers demand for a refresh token (OpenID Connect Core §11)."""
@@ -99,7 +93,7 @@ class IssuerFinder:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._source = Refreshed(self._asked, self.clock, FRESH, PAUSE)
+        self._source = Refreshed(self._asked, self.clock)
         self.challenge = Challenge(None)
         """The last one of the upstream that this process has seen."""
 
@@ -116,7 +110,7 @@ class IssuerFinder:
         self.challenge = challenge
 
     async def find(self) -> GrantSource:
-        """The authorization server, asked for at most every FRESH seconds. Raises AuthorizationFailed."""
+        """The authorization server, asked for now and then. Raises AuthorizationFailed."""
         return await self._source.get()
 
     async def _asked(self) -> GrantSource:
@@ -136,19 +130,16 @@ class IssuerFinder:
         url, auth = self.terms.url, self.terms.auth
         resource: UpstreamResource | None = None
         if auth.authorization_endpoint and auth.token_endpoint:
-            endpoints = ServerEndpoints(
-                auth.issuer or auth.authorization_endpoint,
-                auth.authorization_endpoint,
-                auth.token_endpoint,
-            )
+            named = auth.model_dump(include={"authorization_endpoint", "token_endpoint"})
+            issuer = ServerMetadata(auth.issuer or auth.authorization_endpoint, named, None)
         elif auth.issuer:
-            endpoints = await self._endpoints(auth.issuer, near=auth.issuer)
+            issuer = await self._issuer(auth.issuer, near=auth.issuer)
         else:
             resource = await self._resource()
             # Without such metadata the upstream may be of 2025-03-26, whose issuer is at its own origin.
-            issuer = resource.servers[0] if resource else "{0.scheme}://{0.netloc}".format(urlsplit(url))
-            endpoints = await self._endpoints(issuer, near=url)
-        return GrantSource(endpoints, self._resource_name(resource), self._scopes(resource, endpoints))
+            server = resource.servers[0] if resource else "{0.scheme}://{0.netloc}".format(urlsplit(url))
+            issuer = await self._issuer(server, near=url)
+        return GrantSource(issuer, self._resource_name(resource), self._scopes(resource, issuer))
 
     def _resource_name(self, found: UpstreamResource | None) -> str:
         if self.terms.auth.resource:
@@ -158,12 +149,12 @@ class IssuerFinder:
             return ""
         return found.resource if found else self.terms.url.partition("#")[0]
 
-    def _scopes(self, resource: UpstreamResource | None, endpoints: ServerEndpoints) -> tuple[str, ...]:
+    def _scopes(self, resource: UpstreamResource | None, issuer: ServerMetadata) -> tuple[str, ...]:
         """The scopes to ask for, as MCP 2026-07-28 has clients choose them ("Scope Selection Strategy")."""
         if self.terms.auth.scopes:
             return tuple(self.terms.auth.scopes)
         scopes = self.challenge.scopes or (resource.scopes if resource else ())
-        if scopes and OFFLINE in endpoints.scopes and OFFLINE not in scopes:
+        if scopes and OFFLINE in issuer.names("scopes_supported") and OFFLINE not in scopes:
             scopes = (*scopes, OFFLINE)
         return scopes
 
@@ -180,5 +171,7 @@ class IssuerFinder:
                 return read_resource_metadata(document, url, *told)
         return None
 
-    async def _endpoints(self, issuer: str, *, near: str) -> ServerEndpoints:
-        return server_endpoints(await find_metadata(self.http, issuer, forgiving=True), near)
+    async def _issuer(self, issuer: str, *, near: str) -> ServerMetadata:
+        found = await find_metadata(self.http, issuer, near)
+        require_code_grant(found)
+        return found

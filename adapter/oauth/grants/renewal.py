@@ -107,8 +107,9 @@ class GrantRenewal:
         began = time.monotonic()
         while not await lease.take():
             await asyncio.sleep(LOOK)
-            if await self.grants.version_of(self.terms.server, kept.grant.principal) != kept.version:
-                return await self.grants.get(self.terms.server, kept.grant.principal)
+            found = await self.grants.get(self.terms.server, kept.grant.principal)
+            if found is None or found.version != kept.version:
+                return found
             if time.monotonic() - began > WAIT:
                 raise AuthorizationFailed()
         try:

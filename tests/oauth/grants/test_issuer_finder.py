@@ -10,7 +10,8 @@ import pytest
 import structlog
 
 from adapter.errors import AuthorizationFailed, UpstreamUnreachable
-from adapter.oauth.grants.issuer_finder import FRESH, PAUSE, GrantConfig, IssuerFinder
+from adapter.oauth.discovery import FRESH, PAUSE
+from adapter.oauth.grants.issuer_finder import GrantConfig, IssuerFinder
 from adapter.settings.servers.upstream_auth import UpstreamAuth
 from adapter.upstream.outgoing import IssuerHttp
 from tests.pipeline.issuer import Clock
@@ -66,7 +67,11 @@ async def test_an_upstream_names_its_server() -> None:
     """RFC 9728, then RFC 8414; the resource and the scopes are the upstream's."""
     documents = Documents({f"{METADATA}/mcp": resource(scopes_supported=["notes"]), SERVER: server()})
     found = await finder(documents).find()
-    assert (found.endpoints.token, found.resource, found.scopes) == (f"{ISSUER}/token", UPSTREAM, ("notes",))
+    assert (found.issuer.url("token_endpoint"), found.resource, found.scopes) == (
+        f"{ISSUER}/token",
+        UPSTREAM,
+        ("notes",),
+    )
     assert documents.asked == [f"{METADATA}/mcp", SERVER]
 
 
@@ -136,7 +141,7 @@ async def test_a_server_on_a_private_address_is_not_asked() -> None:
 async def test_settings_come_first() -> None:
     """An issuer is asked itself; endpoints ask nobody."""
     documents = Documents({SERVER: server()})
-    assert (await finder(documents, issuer=ISSUER).find()).endpoints.issuer == ISSUER
+    assert (await finder(documents, issuer=ISSUER).find()).issuer.issuer == ISSUER
     assert documents.asked == [SERVER]
     documents = Documents({})
     found = await finder(
@@ -146,7 +151,11 @@ async def test_settings_come_first() -> None:
         scopes=("x",),
         resource="urn:notes",
     ).find()
-    assert (found.endpoints.token, found.scopes, found.resource) == (f"{ISSUER}/t", ("x",), "urn:notes")
+    assert (found.issuer.url("token_endpoint"), found.scopes, found.resource) == (
+        f"{ISSUER}/t",
+        ("x",),
+        "urn:notes",
+    )
     assert documents.asked == []
     plain = finder(documents, authorization_endpoint=f"{ISSUER}/a", token_endpoint=f"{ISSUER}/t")
     assert (await plain.find()).resource == ""
@@ -168,7 +177,7 @@ async def test_a_server_that_does_not_speak_of_pkce() -> None:
         token_endpoint=f"{ISSUER}/t",
         client_id="adapter",
     ).find()
-    assert (found.endpoints.issuer, found.endpoints.token) == (ISSUER, f"{ISSUER}/t")
+    assert (found.issuer.issuer, found.issuer.url("token_endpoint")) == (ISSUER, f"{ISSUER}/t")
     assert documents.asked == []
 
 
@@ -177,7 +186,7 @@ async def test_an_upstream_of_2025_03() -> None:
     origin = "https://notes.example"
     documents = Documents({f"{origin}/.well-known/oauth-authorization-server": server(origin)})
     found = await finder(documents).find()
-    assert (found.endpoints.issuer, found.resource) == (origin, UPSTREAM)
+    assert (found.issuer.issuer, found.resource) == (origin, UPSTREAM)
 
 
 async def test_refresh_tokens_are_asked_for() -> None:

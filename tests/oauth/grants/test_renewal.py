@@ -3,83 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 import structlog
 
 from adapter.errors import AuthorizationFailed, GrantRequired, StoreUnavailable
+from adapter.oauth.grants.grant_store import TABLE
 from adapter.state.fallback import FallbackStore
-from adapter.state.port import Change, Row, Store
+from adapter.state.memory import MemoryStore
+from adapter.state.port import Row
 from tests.oauth.grants.conftest import ALICE, StartCluster
+from tests.state.shared import ReplicaStore, SharedMemory
+from tests.waiting import until
 
 
-class FailingStore:
-    """A store whose writes to one table fail for a while, or are done and seem to fail, or which is all ``away``."""
+class FailingStore(ReplicaStore):
+    """A store whose writes of grants fail for a while, or are done and seem to fail."""
 
-    def __init__(self, store: Store, table: str) -> None:
-        self._store = store
-        self._table = table
+    def __init__(self, rows: MemoryStore) -> None:
+        memory = SharedMemory()
+        memory.rows = rows
+        super().__init__(memory)
         self.failures = 0
         self.unheard = 0
-        self.away = False
-        self.listeners = store.listeners
-        self.shared = True
 
     async def put(
         self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Row:
-        if table == self._table and self.failures > 0:
+        if table == TABLE and self.failures > 0:
             self.failures -= 1
             raise StoreUnavailable
-        self._reach()
-        row = await self._store.put(table, key, value, expected=expected, due=due)
-        if table == self._table and self.unheard > 0:
-            self.unheard -= 1
-            raise StoreUnavailable
-        return row
-
-    def _reach(self) -> None:
-        if self.away:
-            raise StoreUnavailable
-
-    async def open(self) -> None:
-        await self._store.open()
-
-    async def close(self) -> None:
-        await self._store.close()
-
-    async def get(self, table: str, key: str) -> Row | None:
-        self._reach()
-        return await self._store.get(table, key)
-
-    async def commit(self, changes: Sequence[Change]) -> list[Row]:
-        self._reach()
-        return await self._store.commit(changes)
-
-    async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
-        self._reach()
-        return await self._store.delete(table, key, expected=expected)
-
-    async def touch(self, table: str, dues: dict[str, float]) -> None:
-        await self._store.touch(table, dues)
-
-    async def scan(
-        self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
-    ) -> list[Row]:
-        return await self._store.scan(table, group=group, after=after, limit=limit)
-
-    async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
-        return await self._store.overdue(table, now, limit=limit)
-
-    async def count(self, table: str, *, group: str | None = None) -> int:
-        return await self._store.count(table, group=group)
-
-    async def spend(self, table: str, key: str, most: int, window: float) -> float:
-        return await self._store.spend(table, key, most, window)
-
-    def announce(self, topic: str, body: bytes) -> None:
-        self._store.announce(topic, body)
+        if table == TABLE:
+            self.swallows, self.unheard = self.unheard, 0
+        return await super().put(table, key, value, expected=expected, due=due)
 
 
 async def test_ten_calls_at_once_renew_once(cluster: StartCluster) -> None:
@@ -133,7 +89,7 @@ async def test_a_renewed_token_is_written_although_its_caller_has_left(cluster: 
 async def test_a_store_that_fails_for_a_moment_costs_no_grant(cluster: StartCluster) -> None:
     """The new refresh token is written again and again, since the old one is worth nothing any more."""
     async with cluster() as it:
-        store = FailingStore(it.store, "grants")
+        store = FailingStore(it.store)
         one = it.replica(store)
         await one.give(it.issuer)
         it.clock.now += 3600
@@ -147,7 +103,7 @@ async def test_a_store_that_fails_for_a_moment_costs_no_grant(cluster: StartClus
 async def test_a_new_grant_outlives_a_store_that_fails_for_a_moment(cluster: StartCluster) -> None:
     """The person has consented, and the code that tells so is used up."""
     async with cluster() as it:
-        store = FailingStore(it.store, "grants")
+        store = FailingStore(it.store)
         store.failures = 3
         await it.replica(store).give(it.issuer)
         assert await it.replica().credentials.authorization(ALICE) is not None
@@ -156,7 +112,7 @@ async def test_a_new_grant_outlives_a_store_that_fails_for_a_moment(cluster: Sta
 async def test_a_store_that_is_away_for_longer_costs_no_grant(cluster: StartCluster) -> None:
     """Callers are told after some attempts; the new refresh token is written as soon as the store takes it."""
     async with cluster() as it:
-        store = FailingStore(it.store, "grants")
+        store = FailingStore(it.store)
         one = it.replica(store)
         await one.give(it.issuer)
         it.clock.now += 3600
@@ -177,7 +133,7 @@ async def test_a_store_that_is_away_for_longer_costs_no_grant(cluster: StartClus
 async def test_the_process_ends_although_its_store_does_not_come_back(cluster: StartCluster) -> None:
     """What cannot be written in the time of the end is given up."""
     async with cluster() as it:
-        store = FailingStore(it.store, "grants")
+        store = FailingStore(it.store)
         one = it.replica(store)
         await one.give(it.issuer)
         it.clock.now += 3600
@@ -192,7 +148,7 @@ async def test_the_process_ends_although_its_store_does_not_come_back(cluster: S
 async def test_a_write_that_only_seems_to_fail_costs_no_grant(cluster: StartCluster) -> None:
     """The store has written the row and the answer was lost: its own row is no conflict that revokes the tokens."""
     async with cluster() as it:
-        store = FailingStore(it.store, "grants")
+        store = FailingStore(it.store)
         one = it.replica(store)
         await one.give(it.issuer)
         it.clock.now += 3600
@@ -206,12 +162,12 @@ async def test_a_write_that_only_seems_to_fail_costs_no_grant(cluster: StartClus
 async def test_replicas_without_their_store_do_not_use_one_refresh_token_twice(cluster: StartCluster) -> None:
     """Each goes on with the rows that it remembers; leases among them are nobody else's, so nothing is renewed."""
     async with cluster() as it:
-        stores = [FailingStore(it.store, "grants") for _ in range(2)]
+        stores = [FailingStore(it.store) for _ in range(2)]
         one, two = (it.replica(FallbackStore(store, structlog.get_logger())) for store in stores)
         await one.give(it.issuer)
         await two.credentials.authorization(ALICE)
         for store in stores:
-            store.away = True
+            store.down = True
         it.clock.now += 3575
         for each in (one, two):
             assert await each.credentials.authorization(ALICE) is not None
@@ -239,15 +195,13 @@ async def test_a_clock_that_goes_back_does_not_keep_a_refused_token(cluster: Sta
 async def test_killed_between_answer_and_write(cluster: StartCluster) -> None:
     """The new tokens are lost with the process: the next one is refused, forgets the grant and asks the person."""
     async with cluster() as it:
-        store = FailingStore(it.store, "grants")
+        store = FailingStore(it.store)
         killed = it.replica(store)
         await killed.give(it.issuer)
         it.clock.now += 3600
         store.failures = 1000
         call = asyncio.ensure_future(killed.credentials.authorization(ALICE))
-        async with asyncio.timeout(20):
-            while store.failures == 1000:
-                await asyncio.sleep(0.01)
+        await until(lambda: store.failures != 1000)
         for task in killed.renewal.under_way:
             task.cancel()
         await asyncio.gather(call, return_exceptions=True)

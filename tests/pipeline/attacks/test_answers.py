@@ -38,11 +38,7 @@ def streamed(*chunks: str) -> Says:
 
 
 def _filled(text: str, number: Any) -> bytes:
-    for key, value in (
-        ("R", response(number)),
-        ("V", orjson.dumps(RECORD)),
-        ("N", orjson.dumps(number)),
-    ):
+    for key, value in (("R", response(number)), ("V", orjson.dumps(RECORD)), ("N", orjson.dumps(number))):
         text = text.replace(f"<{key}>", value.decode())
     return text.encode()
 

@@ -184,11 +184,7 @@ class Living(Front):
 
 async def initialize(raw: RawClient, path: str, version: str) -> None:
     """Open a session of this version."""
-    params = {
-        "protocolVersion": version,
-        "capabilities": {},
-        "clientInfo": {"name": "raw", "version": "1"},
-    }
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
     body = orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
     head, answer = await raw.request("POST", body, path)
     assert head.status == 200, answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tests.edge.raw import Exchange, call_body
 from tests.pipeline.end_to_end.living import ERAS, Living, Speaker, living
 from tests.pipeline.end_to_end.workshop import arguments_of, echo, workshop
 from tests.plans import plans_of
+from tests.waiting import until
 
 SETTINGS = """
 servers:
@@ -87,13 +88,6 @@ async def serving(place: Path, busy: Busy, **said: str) -> AsyncIterator[Living]
         living(place, SETTINGS, {"UPSTREAM": up.url}, scripts={"code": CODE}, said=said) as front,
     ):
         yield front
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.005)
 
 
 def limit(front: Living, tool: str) -> Concurrency:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,10 @@ import httpx2
 import orjson
 import pytest
 
-from tests.edge.raw import Exchange, RawUpstream, event
+from tests.edge.raw import Exchange, event
 from tests.hosted.serving import ERAS as SDK_ERAS
-from tests.pipeline.end_to_end.living import ERAS, Living, living
-from tests.pipeline.end_to_end.workshop import (
-    Work,
-    arguments_of,
-    complete,
-    echo,
-    respond,
-    saying,
-    workshop,
-)
+from tests.pipeline.end_to_end.living import ERAS
+from tests.pipeline.end_to_end.workshop import Work, arguments_of, complete, echo, respond, saying, spoken
 
 READS: Mapping[str, Any] = {"annotations": {"readOnlyHint": True}}
 
@@ -46,23 +38,15 @@ servers:
 """
 
 
-def front_of(
-    place: Path, up: RawUpstream, settings: str, code: str = ""
-) -> AbstractAsyncContextManager[Living]:
-    return living(place, settings, {"UPSTREAM": up.url}, scripts={"code": code})
-
-
 CHANGE = "def change(payload):\n    return 'changed'\n"
+
+cached = partial(spoken, CACHED, code=CHANGE)
 
 
 @pytest.mark.parametrize("version", ERAS)
 async def test_h26_what_a_session_was_answered_is_kept_for_it(tmp_path: Path, version: str) -> None:
     """By its arguments, for one session: an upstream may answer each from a state of its own."""
-    async with (
-        workshop({"work": echo}, {"work": READS}) as up,
-        front_of(tmp_path, up, CACHED, CHANGE) as front,
-        front.speaker(version) as speaker,
-    ):
+    async with cached(tmp_path, {"work": echo}, {"work": READS}, version=version) as (up, front, speaker):
         first, again = [await speaker.call("work", {"n": 1, "m": 2}) for _ in range(2)]
         other_order = await speaker.call("work", {"m": 2, "n": 1})
         assert first.result == again.result == other_order.result
@@ -78,7 +62,7 @@ async def test_w6_vary_says_who_shares_a_result(tmp_path: Path) -> None:
     """Nobody by default, everybody if so said, or those who send one header alike."""
     tools = dict.fromkeys(("work_shared", "work_by_header", "work_writes"), echo)
     definitions = {"work_shared": READS, "work_by_header": READS}
-    async with workshop(tools, definitions) as up, front_of(tmp_path, up, CACHED, CHANGE) as front:
+    async with cached(tmp_path, tools, definitions) as (up, front, _):
         for _ in range(3):
             await front.call("work_shared", {})
         assert len(up.calls("tools/call")) == 1
@@ -92,11 +76,7 @@ async def test_w6_vary_says_who_shares_a_result(tmp_path: Path) -> None:
 
 async def test_w6_another_servers_change_purges_what_was_kept(tmp_path: Path) -> None:
     """A policy may name tools of any server; a change by one drops what was read from the other."""
-    async with (
-        workshop({"work": echo}, {"work": READS}) as up,
-        front_of(tmp_path, up, CACHED, CHANGE) as front,
-        front.speaker() as speaker,
-    ):
+    async with cached(tmp_path, {"work": echo}, {"work": READS}) as (up, front, speaker):
         for _ in range(2):
             await speaker.call("work", {})
         assert len(up.calls("tools/call")) == 1
@@ -109,11 +89,12 @@ async def test_w6_another_servers_change_purges_what_was_kept(tmp_path: Path) ->
 @pytest.mark.parametrize("version", ERAS)
 async def test_w6_only_complete_results_of_plain_calls_are_kept(tmp_path: Path, version: str) -> None:
     """Neither failures nor what a call led to that was more than its arguments: an answer to a question, a task."""
-    failing = {**saying("no"), "isError": True}
-    async with (
-        workshop({"work": echo, "work_shared": failing}, {"work": READS, "work_shared": READS}) as up,
-        front_of(tmp_path, up, CACHED[CACHED.index("servers:") :], CHANGE) as front,
-        front.speaker(version) as speaker,
+    works: dict[str, Any] = {"work": echo, "work_shared": {**saying("no"), "isError": True}}
+    alone = CACHED[CACHED.index("servers:") :]
+    async with spoken(alone, tmp_path, works, dict.fromkeys(works, READS), version, code=CHANGE) as (
+        up,
+        _,
+        speaker,
     ):
         for _ in range(2):
             assert (await speaker.call("work_shared", {})).result["isError"]
@@ -143,6 +124,8 @@ servers:
       "set_*": {state_sync: {invalidates: ["get_*", "up.list_*"]}}
 """
 
+presented = partial(spoken, PRESENTED)
+
 PERSON = {"id": 2, "name": "ann", "ssn": "078-05-1120", "cards": [{"number": "4111"}], "hidden": "undeclared"}
 SECRETS = ("078-05-1120", "4111", "undeclared")
 
@@ -157,11 +140,7 @@ async def test_v16_w14_what_is_redacted_is_nowhere_in_the_answer(
     if where != "text":
         told["structuredContent"] = PERSON
     told |= {"_meta": {"debug": PERSON, "trace": "078-05-1120"}, "raw": PERSON}
-    async with (
-        workshop({"get_person": told}) as up,
-        front_of(tmp_path, up, PRESENTED) as front,
-        front.speaker(version) as speaker,
-    ):
+    async with presented(tmp_path, {"get_person": told}, version=version) as (_, _, speaker):
         answer = await speaker.call("get_person", {})
         assert not [secret for secret in SECRETS if secret.encode() in answer.body], answer.body
         shown = {"id": 2, "name": "ann", "ssn": "[REDACTED]", "cards": [{"number": "[REDACTED]"}]}
@@ -186,11 +165,7 @@ async def test_v16_an_answer_on_a_stream_is_redacted_too(tmp_path: Path, version
         await exchange.chunk(event(json.dumps(answer).encode()))
         await exchange.end_stream()
 
-    async with (
-        workshop({"get_person": streamed}) as up,
-        front_of(tmp_path, up, PRESENTED) as front,
-        front.speaker(version) as speaker,
-    ):
+    async with presented(tmp_path, {"get_person": streamed}, version=version) as (_, _, speaker):
         answer = await speaker.call("get_person", {}, _meta={"progressToken": "p"})
         assert progress in answer.body and len(answer.messages) == 2
         assert not [secret for secret in SECRETS if secret.encode() in answer.body]
@@ -206,9 +181,9 @@ async def test_v12_the_sdks_client_takes_what_is_presented(tmp_path: Path, mode:
         "properties": {"hidden": {"const": "undeclared"}},
     }
     told = {**saying(PERSON), "structuredContent": PERSON}
+    offered = {"get_person": {"outputSchema": promised}}
     async with (
-        workshop({"get_person": told}, {"get_person": {"outputSchema": promised}}) as up,
-        front_of(tmp_path, up, PRESENTED) as front,
+        presented(tmp_path, {"get_person": told}, offered) as (_, front, _),
         front.client(mode) as client,
     ):
         (tool,) = (await client.list_tools()).tools
@@ -221,11 +196,8 @@ async def test_v12_the_sdks_client_takes_what_is_presented(tmp_path: Path, mode:
 @pytest.mark.parametrize("version", ERAS)
 async def test_v15_callers_may_select_members(tmp_path: Path, version: str) -> None:
     """``_select`` is among the inputs of the definition and never goes upstream; rules see everything."""
-    async with (
-        workshop({"get_person": saying(PERSON)}, {"get_person": {"outputSchema": {"type": "object"}}}) as up,
-        front_of(tmp_path, up, PRESENTED) as front,
-        front.speaker(version) as speaker,
-    ):
+    promised = {"get_person": {"outputSchema": {"type": "object"}}}
+    async with presented(tmp_path, {"get_person": saying(PERSON)}, promised, version) as (up, _, speaker):
         definition = (await speaker.tools())["get_person"]
         assert "outputSchema" not in definition
         assert definition["inputSchema"]["properties"]["_select"]["items"]["enum"] == [
@@ -247,10 +219,7 @@ async def test_w14_data_of_another_shape_does_not_leave(tmp_path: Path, version:
     wrong = {
         "content": [{"type": "text", "text": "ann has 078-05-1120"}, {"type": "image", "data": "NDExMQ=="}]
     }
-    async with (
-        workshop({"get_a": wrong, "get_b": saying([1])}) as up,
-        front_of(tmp_path, up, PRESENTED) as front,
-    ):
+    async with presented(tmp_path, {"get_a": wrong, "get_b": saying([1])}) as (_, front, _):
         for tool in ("get_a", "get_b"):
             answer = await front.call(tool, {}, version=version)
             assert answer.failure["stage"] == "presenter" and "[person Presenter]" in answer.text
@@ -262,11 +231,7 @@ async def test_v19_v20_state_sync_is_told_in_lists_and_by_changes(tmp_path: Path
     """A read tool's description says what may be kept; a change says first what went stale, a failure nothing."""
     works = {"get_x": saying(PERSON), "set_x": saying("set"), "set_y": {**saying("no"), "isError": True}}
     definitions = {"get_x": {"description": "Reads."}}
-    async with (
-        workshop(works, definitions) as up,
-        front_of(tmp_path, up, PRESENTED) as front,
-        front.speaker(version) as speaker,
-    ):
+    async with presented(tmp_path, works, definitions, version=version) as (_, _, speaker):
         for _ in range(2):
             tools = await speaker.tools()
             assert tools["get_x"]["description"] == "Reads. [Cache-Control: no-store]"
@@ -287,7 +252,7 @@ presenters:
 servers:
   - id: up
     mount_path: /mcp
-    upstream: {url: "${UPSTREAM}"}
+    upstream: {url: "${UPSTREAM}", bridge: never}
     adapters:
       - {type: upload_consumer, tools: [read], file_path_argument: path}
       - {type: artifact_producer, tools: [draw], output_path_argument: filename}
@@ -311,10 +276,7 @@ async def seen(ctx, args, next):
 """
 
 
-def up_front(place: Path, up: RawUpstream, *, code_mode: bool = False) -> AbstractAsyncContextManager[Living]:
-    said = {"core.code_mode_enabled": str(code_mode)}
-    return living(place, SETTINGS, {"UPSTREAM": up.url}, scripts={"code": CODE}, said=said)
-
+staged = partial(spoken, SETTINGS, code=CODE)
 
 MIRRORED: dict[str, Any] = {
     "inputSchema": {
@@ -338,11 +300,7 @@ def mirrors_of(exchange: Exchange) -> dict[str, str]:
 
 async def test_mirrors_say_what_the_stages_made_of_the_arguments(tmp_path: Path) -> None:
     """Of texts, numbers and truths, also those within objects; one that is gone takes its header with it."""
-    async with (
-        workshop({"work": echo}, {"work": MIRRORED}) as up,
-        up_front(tmp_path, up) as front,
-        front.speaker(MODERN) as speaker,
-    ):
+    async with staged(tmp_path, {"work": echo}, {"work": MIRRORED}, version=MODERN) as (up, _, speaker):
         await speaker.tools()
         said = {"region": "eu", "size": 1, "deep": False, "gone": "x", "at": {"zone": "a"}}
         headers = {
@@ -370,11 +328,7 @@ async def test_mirrors_say_what_the_stages_made_of_the_arguments(tmp_path: Path)
 
 async def test_planned_calls_in_a_batch_are_refused_one_by_one(tmp_path: Path) -> None:
     """Of a batch of 2025-03-26 the other members go on; a planned tool is to be called by itself."""
-    async with (
-        workshop({"locked": echo, "free": echo}, version="2025-03-26") as up,
-        up_front(tmp_path, up) as front,
-        front.speaker("2025-03-26") as speaker,
-    ):
+    async with staged(tmp_path, {"locked": echo, "free": echo}, version="2025-03-26") as (up, _, speaker):
         alone = [
             {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": {"name": "locked", "arguments": {}}}
             for n in (1, 2)
@@ -388,11 +342,9 @@ async def test_planned_calls_in_a_batch_are_refused_one_by_one(tmp_path: Path) -
 @pytest.mark.parametrize("version", ERAS)
 async def test_code_mode_walks_the_stages_of_the_tool_it_calls(tmp_path: Path, version: str) -> None:
     """A planned tool is called through the one tool for that as it is by its own name."""
-    async with (
-        workshop({"shown": saying({"n": 1, "secret": "s3cret"}), "locked": echo}) as up,
-        up_front(tmp_path, up, code_mode=True) as front,
-        front.speaker(version) as speaker,
-    ):
+    works: dict[str, Any] = {"shown": saying({"n": 1, "secret": "s3cret"}), "locked": echo}
+    said = {"core.code_mode_enabled": "true"}
+    async with staged(tmp_path, works, version=version, said=said) as (_, _, speaker):
         answer = await speaker.call("up_call_tool", {"name": "shown", "arguments": {}})
         assert json.loads(answer.text) == {"n": 1} and b"s3cret" not in answer.body
         refused = await speaker.call("up_call_tool", {"name": "locked", "arguments": {}})
@@ -416,9 +368,7 @@ async def test_a_tool_with_stages_takes_files(tmp_path: Path, version: str) -> N
         await respond(exchange, orjson.dumps(complete(exchange, told)))
 
     async with (
-        workshop({"read": reading}) as up,
-        up_front(tmp_path, up) as front,
-        front.speaker(version) as speaker,
+        staged(tmp_path, {"read": reading}, version=version) as (_, front, speaker),
         httpx2.AsyncClient() as http,
     ):
         offer = await speaker.call("up_get_upload_url", {})
@@ -439,11 +389,7 @@ async def test_a_tool_with_stages_produces_files(tmp_path: Path, version: str) -
         told = saying({"n": 1, "secret": "s3cret"})
         await respond(exchange, orjson.dumps(complete(exchange, told)))
 
-    async with (
-        workshop({"draw": drawing}) as up,
-        up_front(tmp_path, up) as front,
-        front.speaker(version) as speaker,
-    ):
+    async with staged(tmp_path, {"draw": drawing}, version=version) as (up, _, speaker):
         refused = await speaker.call("draw", {"filename": "a.txt"})
         assert refused.failure["stage"] == "auth" and up.calls("tools/call") == []
         answer = await speaker.call("draw", {"filename": "a.txt"}, {"X-API-Key": "k3y"})
@@ -457,7 +403,7 @@ async def test_a_task_of_a_tool_whose_result_is_shaped_is_refused(tmp_path: Path
     """Its result would come by another request, past the presenter; one whose stages only let it in may be a task."""
     task = {"task": {"taskId": "t", "status": "working", "createdAt": "2026-01-01T00:00:00Z", "ttl": 1}}
     works: dict[str, dict[str, Any] | bytes | Work] = {"shown": task, "locked": task}
-    async with workshop(works) as up, up_front(tmp_path, up) as front:
+    async with staged(tmp_path, works) as (up, front, _):
         refused = await front.call("shown", {}, task={"ttl": 1})
         assert refused.result["isError"] and "cannot run as a task" in refused.text
         assert up.calls("tools/call") == []

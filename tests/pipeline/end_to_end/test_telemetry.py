@@ -15,7 +15,7 @@ from tests.pipeline.end_to_end.workshop import saying, workshop
 from tests.telemetry.collectors import Collector, http_collector, values
 
 SETTINGS = """
-telemetry: {enabled: true, transport: http, endpoint: "${COLLECTOR}", export_interval_seconds: 3600}
+telemetry: {enabled: true, transport: http, endpoint: "${COLLECTOR}"}
 connectors:
   - {name: main, connector: sqlite, connection_string: ":memory:"}
 servers:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from tests.edge.raw import Exchange, RawUpstream
+from tests.pipeline.end_to_end.living import ERAS, Living, Speaker, living
 
 Work = Callable[[Exchange], Awaitable[None]]
 
@@ -93,3 +95,23 @@ async def workshop(
         yield raw
     finally:
         await raw.stop()
+
+
+@contextlib.asynccontextmanager
+async def spoken(
+    settings: str,
+    place: Path,
+    works: Mapping[str, dict[str, Any] | bytes | Work],
+    definitions: Mapping[str, Mapping[str, Any]] | None = None,
+    version: str = ERAS[0],
+    said: Mapping[str, str] | None = None,
+    **scripts: str,
+) -> AsyncIterator[tuple[RawUpstream, Living, Speaker]]:
+    """The upstream, an adapter on ``settings`` in front of it, and a client that has begun in that version."""
+    fields = {"version": version} if version == "2025-03-26" else {}
+    async with (
+        workshop(works, definitions, **fields) as up,
+        living(place, settings, {"UPSTREAM": up.url}, scripts=scripts, said=said) as front,
+        front.speaker(version) as speaker,
+    ):
+        yield up, front, speaker
