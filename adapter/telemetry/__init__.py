@@ -9,18 +9,21 @@ it.
 from __future__ import annotations
 
 import asyncio
-import atexit
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from adapter.extras import install_line
 from adapter.settings.telemetry import TelemetrySettings as Settings
 
 if TYPE_CHECKING:
-    from adapter.telemetry.exporting import Exports
+    from adapter.telemetry.exporting import Providers
     from adapter.telemetry.metric_registry import MetricRegistry
-    from adapter.telemetry.request_spans import RequestSpans
     from adapter.telemetry.signals import Fault, Lines, Spans
+
+PATIENCE = 5.0
+"""Seconds for exporting the rest at a stop."""
 
 
 class TelemetryMissing(Exception):
@@ -37,58 +40,40 @@ class TelemetryMissing(Exception):
 class Telemetry:
     """The recorders of telemetry and their destinations, from the start to ``close``.
 
-    ``tracing`` records spans, ``requests`` those of relayed requests; ``lines`` takes log lines and is None where they
-    are not shipped.
+    ``tracing`` records spans; ``lines`` takes log lines and is None where they are not shipped.
     """
 
-    def __init__(
-        self,
-        tracing: Spans,
-        requests: RequestSpans,
-        lines: Lines | None,
-        exports: Exports,
-        settings: Settings,
-    ) -> None:
+    def __init__(self, tracing: Spans, lines: Lines | None, providers: Providers) -> None:
         self.tracing = tracing
-        self.requests = requests
         self.lines = lines
-        self._exports = exports
-        self._patience = settings.shutdown_drain_timeout_seconds
+        self._providers = providers
         self._closed = False
-        atexit.register(self._terminate)
 
-    def __repr__(self) -> str:
-        return f"<Telemetry: {'closed' if self._closed else 'open'}>"
-
-    async def close(self) -> bool:
-        """Export the rest within telemetry.shutdown_drain_timeout_seconds, and end. Returns False if the time was too
-        short. Idempotent.
-        """
+    async def close(self, patience: float = PATIENCE) -> bool:
+        """Export the rest within ``patience`` seconds, and end. Returns False if these were too few. Idempotent."""
         if self._closed:
             return True
         self._closed = True
-        atexit.unregister(self._terminate)
-        loop = asyncio.get_running_loop()
-        drained: asyncio.Future[bool] = loop.create_future()
+        ends = [_ended(each.shutdown) for each in self._providers if each is not None]
+        _, late = await asyncio.wait(ends, timeout=patience)
+        return not late
 
-        def drain() -> None:
-            in_time = self._exports.drain(self._patience)
-            try:
-                loop.call_soon_threadsafe(_settle, drained, in_time)
-            except RuntimeError:
-                # The loop did not wait for us and has ended.
-                return
 
-        # Not a thread of the loop's pool: the interpreter would wait for that one, however long a collector takes.
-        threading.Thread(target=drain, name="telemetry-drain", daemon=True).start()
-        try:
-            return await asyncio.wait_for(drained, self._patience)
-        except TimeoutError:
-            return False
+def _ended(shutdown: Callable[[], object]) -> asyncio.Future[None]:
+    """Call it in a thread; the result has come when it has returned."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
 
-    def _terminate(self) -> None:
-        # Not in a thread: none can be started this late.
-        self._exports.drain(self._patience)
+    def end() -> None:
+        with contextlib.suppress(Exception):  # of readers that ran out of time
+            shutdown()
+        # A loop that did not wait for it may have ended.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(ended.set_result, None)
+
+    # Not a thread of the loop's pool: the interpreter would wait for that one, however long a collector takes.
+    threading.Thread(target=end, name="telemetry-end", daemon=True).start()
+    return ended
 
 
 def require_telemetry(settings: Settings) -> None:
@@ -101,12 +86,11 @@ def require_telemetry(settings: Settings) -> None:
 
         from adapter.telemetry import exporting
 
-        exporting.load_exporters(settings)
+        exporting.exporter_types(settings)
     except ModuleNotFoundError as missing:
         raise TelemetryMissing(
             "telemetry.enabled",
-            f"needs the extra telemetry ({missing.name} is not installed): "
-            "pip install 'mcp-file-adapter[telemetry]'",
+            f"needs the extra telemetry ({missing.name} is not installed): {install_line('telemetry')}",
         ) from None
 
 
@@ -126,10 +110,9 @@ def open_telemetry(
         return None
     require_telemetry(settings)
     from adapter.telemetry import exporting, signals
-    from adapter.telemetry.request_spans import RequestSpans
 
     try:
-        exports = exporting.exports(settings, registry)
+        providers = exporting.open_providers(settings, registry)
     except Exception as refused:
         # Exporters read variables of the environment and files that those name, and raise whatever they like.
         raise TelemetryMissing(
@@ -137,14 +120,9 @@ def open_telemetry(
         ) from refused
     redaction = signals.AttributeRedaction(redact)
     return Telemetry(
-        signals.Spans(exports.traces.get_tracer(exporting.SCOPE), redaction, fault),
-        RequestSpans(exports.queue.on_end, exports.traces.sampler, redaction),
-        None if exports.logs is None else signals.Lines(exports.logs.get_logger(exporting.SCOPE), redaction),
-        exports,
-        settings,
+        signals.Spans(providers.traces.get_tracer(exporting.SCOPE), redaction, fault),
+        None
+        if providers.logs is None
+        else signals.Lines(providers.logs.get_logger(exporting.SCOPE), redaction),
+        providers,
     )
-
-
-def _settle(drained: asyncio.Future[bool], in_time: bool) -> None:
-    if not drained.done():
-        drained.set_result(in_time)

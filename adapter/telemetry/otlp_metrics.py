@@ -12,6 +12,8 @@ from opentelemetry.sdk.metrics.export import (
     Histogram,
     HistogramDataPoint,
     Metric,
+    MetricExporter,
+    MetricExportResult,
     MetricsData,
     NumberDataPoint,
     ResourceMetrics,
@@ -30,13 +32,31 @@ SCOPE = "mcp-adapter.metrics"
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 
 
-class RegistryMetrics:
-    """The metrics of ``registry``, counted since ``began`` (nanoseconds of Unix time)."""
+class RegistryExporter(MetricExporter):
+    """An exporter that adds the metrics of ``registry``, counted since ``began`` (nanoseconds of Unix time), to what
+    ``exporter`` exports.
+    """
 
-    def __init__(self, registry: MetricRegistry, began: int) -> None:
+    def __init__(self, exporter: MetricExporter, registry: MetricRegistry, began: int) -> None:
+        super().__init__()
+        self._exporter = exporter
         self._registry = registry
         self._scope = InstrumentationScope(SCOPE)
         self._began = began
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **options: Any
+    ) -> MetricExportResult:
+        """Export both."""
+        return self._exporter.export(self.joined(metrics_data), timeout_millis, **options)
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        """As the exporter."""
+        return self._exporter.force_flush(timeout_millis)
+
+    def shutdown(self, timeout_millis: float = 30_000, **options: Any) -> None:
+        """As the exporter."""
+        self._exporter.shutdown(timeout_millis, **options)
 
     def joined(self, batch: MetricsData) -> MetricsData:
         """An export of the SDK with the metrics of the registry behind its own."""

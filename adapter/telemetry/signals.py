@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
+from typing import Any
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry._logs import Logger, SeverityNumber
 from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from adapter.rules.calls.tracing import Attributes, Value
 from adapter.rules.text.events import encodable, is_telling
-from adapter.telemetry.request_spans import CURRENT, RequestSpan, Value
-
-# --- attributes -------------------------------------------------------------------------------------------------
-
-MOST_KNOWN = 1024
-LONGEST_KNOWN = 64
-"""Characters of a text that is known again: names of tools and stages are in every span."""
 
 HIDDEN = "[REDACTED]"
 
@@ -33,22 +30,12 @@ class AttributeRedaction:
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
-        self._harmless: set[tuple[str, str]] = set()
 
     def __call__(self, key: str, value: Value) -> Value:
         """The value that is recorded under this key."""
-        if isinstance(value, str) and (key, value) in self._harmless:
-            return value
         if is_telling(key):
             return HIDDEN
-        if not isinstance(value, str):
-            return value
-        shown = encodable(self._redact(value))
-        if shown == value and len(value) <= LONGEST_KNOWN:
-            if len(self._harmless) >= MOST_KNOWN:
-                self._harmless.clear()
-            self._harmless.add((key, value))
-        return shown
+        return encodable(self._redact(value)) if isinstance(value, str) else value
 
     def message(self, error: BaseException) -> str:
         """The text of an exception, as far as it may be told."""
@@ -61,31 +48,43 @@ class AttributeRedaction:
 
 # --- spans ------------------------------------------------------------------------------------------------------
 
-Attributes = Mapping[str, Value]
 Fault = Callable[[Exception], BaseException | None]
-
-TRACEPARENT = "traceparent"
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _LONGEST_TRACEPARENT = 512
+"""Characters. Longer ones are refused by the propagator too, but with a line in the log for each."""
+
+REQUEST_ID = "jsonrpc.request.id"
+LONGEST_ID = 64
+"""Characters of a request's id that are recorded."""
 
 
-class Noted:
-    """A span that other code begins and ends."""
+class RecordedSpan:
+    """A Span of the port: one of the SDK, whose values pass redaction; ``around`` is the context it was begun in, and
+    None for one that is not current.
+    """
 
-    def __init__(self, spans: Spans, span: trace.Span | RequestSpan) -> None:
+    __slots__ = ("_around", "_span", "_spans")
+
+    def __init__(self, spans: Spans, span: trace.Span, around: Context | None = None) -> None:
         self._spans = spans
         self._span = span
+        self._around = around
+        if around is not None:
+            contexts.attach(trace.set_span_in_context(span))
+
+    @property
+    def traceparent(self) -> str:
+        """See Span."""
+        context = self._span.get_span_context()
+        return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
     def set(self, key: str, value: Value) -> None:
-        """Note something; the values of telling keys, and secrets in text, are not recorded."""
+        """See Span; the values of telling keys, and secrets in text, are not recorded."""
         self._span.set_attribute(key, self._spans.redaction(key, value))
 
     def fail(self, error: BaseException) -> None:
-        """Note that this ended the work. It need not leave the ``with``; whatever leaves that is noted anyway.
-
-        A fault makes the span an error. A refusal, a cancellation and the end of the process change nothing.
-        """
+        """See Span. A fault makes it an error. A refusal, a cancellation and the end of the process change nothing."""
         fault = self._spans.fault(error) if isinstance(error, Exception) else None
         if fault is None:
             return
@@ -94,94 +93,104 @@ class Noted:
         # Not record_exception: it adds a traceback, which quotes the message as it was.
         self._span.add_event("exception", {"exception.type": name, "exception.message": message})
 
-
-class RecordedSpan(Noted):
-    """One piece of work while it is done: begun by ``with``, current in all that runs within, also in tasks."""
-
-    def __init__(
-        self, spans: Spans, name: str, attributes: Attributes, kind: SpanKind, carrier: object
-    ) -> None:
-        super().__init__(spans, trace.INVALID_SPAN)
-        self._own: trace.Span = trace.INVALID_SPAN
-        self._name = name
-        self._attributes = attributes
-        self._kind = kind
-        self._carrier = carrier
+    def end(self, error: str = "", message: str = "") -> None:
+        """See Span."""
+        if self._around is not None:
+            # Not by a token, which holds in the task alone that began the span: a stage may go on in another.
+            contexts.attach(self._around)
+        span = self._span
+        if error and isinstance(span, ReadableSpan):
+            kind = str((span.attributes or {}).get("error.type", error))
+            span.set_attribute("error.type", kind)
+            # All of JSON-RPC's own are negative; a status of HTTP is not.
+            if kind.startswith("-"):
+                span.set_attribute("rpc.response.status_code", kind)
+            span.set_status(Status(StatusCode.ERROR, span.status.description or message))
+        span.end()
 
     def __enter__(self) -> RecordedSpan:
-        clean = self._spans.redaction
-        self._span = self._own = self._spans.tracer.start_span(
-            self._name,
-            context=_context_of(self._carrier) or _around(),
-            kind=self._kind,
-            attributes={key: clean(key, value) for key, value in self._attributes.items()},
-        )
-        self._around = contexts.get_current()
-        contexts.attach(trace.set_span_in_context(self._own))
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # Not by a token, which holds in the task alone that began the span: a stage may go on in another.
-        contexts.attach(self._around)
         if error is not None:
             self.fail(error)
-        self._own.end()
+        self.end()
 
 
 class Spans:
-    """The PlanTracer of adapter.pipeline.tracing, which this room does not know.
+    """The Tracer of adapter.rules.calls.tracing on the SDK's.
 
     ``fault`` returns the exception to record, which may be the one behind it; None for a refusal, the caller's mistake.
     """
 
     def __init__(self, tracer: trace.Tracer, redaction: AttributeRedaction, fault: Fault) -> None:
-        self.tracer = tracer
         self.redaction = redaction
         self.fault = fault
+        self._tracer = tracer
+        # Nearly all spans are like one before.
+        self._clean = functools.lru_cache(1024)(self._cleaned)
 
     def span(self, name: str, attributes: Attributes) -> RecordedSpan:
-        """A span around a block, child of the one that is current."""
-        return RecordedSpan(self, name, attributes, SpanKind.INTERNAL, None)
+        """See Tracer."""
+        return RecordedSpan(self, self._started(name, attributes, None), contexts.get_current())
 
-    def call_span(self, name: str, attributes: Attributes, carrier: Mapping[str, object]) -> RecordedSpan:
-        """A span around a call from outside, child of the one that the client names.
+    def server_span(
+        self,
+        name: str,
+        attributes: Attributes,
+        *traceparents: object,
+        request_id: str | int | float | None = None,
+    ) -> RecordedSpan:
+        """See Tracer. Of W3C Trace Context ``traceparent`` is read and nothing else."""
+        context, links = Context(), list[trace.Link]()
+        for text in dict.fromkeys(traceparents):
+            if isinstance(text, str) and len(text) <= _LONGEST_TRACEPARENT:
+                found = _PROPAGATOR.extract({"traceparent": text})
+                if context and found:
+                    links.append(trace.Link(trace.get_current_span(found).get_span_context()))
+                context = context or found
+        span = self._started(name, attributes, request_id, context=context, kind=SpanKind.SERVER, links=links)
+        return RecordedSpan(self, span, contexts.get_current())
 
-        ``carrier`` is the request's header fields or its ``_meta`` (SEP-414): of either, ``traceparent`` (W3C Trace
-        Context) is read and nothing else. One that is malformed counts as none.
-        """
-        return RecordedSpan(self, name, attributes, SpanKind.SERVER, carrier.get(TRACEPARENT))
+    def client_span(
+        self, name: str, attributes: Attributes, request_id: str | int | float | None
+    ) -> RecordedSpan | None:
+        """See Tracer."""
+        if not trace.get_current_span().get_span_context().trace_flags.sampled:
+            return None
+        span = self._started(name, attributes, request_id, kind=SpanKind.CLIENT)
+        return RecordedSpan(self, span) if span.is_recording() else None
 
-    def current(self) -> Noted:
-        """The span that is current; one that records nothing outside of any."""
-        inner = trace.get_current_span()
-        if inner.get_span_context().is_valid:
-            return Noted(self, inner)
-        return Noted(self, CURRENT.get() or inner)
+    def current(self) -> RecordedSpan:
+        """See Tracer. Whoever began the span ends it."""
+        return RecordedSpan(self, trace.get_current_span())
 
     def trace_id(self) -> str | None:
-        """The current trace in 32 hexadecimal digits; None outside of any."""
-        inner = trace.get_current_span(_around()).get_span_context()
-        return trace.format_trace_id(inner.trace_id) if inner.is_valid else None
+        """See Tracer."""
+        context = trace.get_current_span().get_span_context()
+        return trace.format_trace_id(context.trace_id) if context.is_valid else None
 
+    def recorded_trace(self) -> str | None:
+        """See Tracer."""
+        context = trace.get_current_span().get_span_context()
+        return trace.format_trace_id(context.trace_id) if context.trace_flags.sampled else None
 
-def _around() -> Context | None:
-    """The client's request as the parent of spans, and of log lines, that have no other; None where they have one."""
-    if trace.get_current_span().get_span_context().is_valid:
-        return None
-    current = CURRENT.get()
-    return None if current is None else trace.set_span_in_context(trace.NonRecordingSpan(current.identity()))
+    def _cleaned(self, attributes: tuple[tuple[str, Value], ...]) -> dict[str, Value]:
+        return {key: self.redaction(key, value) for key, value in attributes}
 
-
-def _context_of(traceparent: object) -> Context | None:
-    # Longer ones are refused by the propagator too, but with a line in the log for each.
-    if not isinstance(traceparent, str) or len(traceparent) > _LONGEST_TRACEPARENT:
-        return None
-    return _PROPAGATOR.extract({TRACEPARENT: traceparent}, contexts.get_current())
+    def _started(
+        self, name: str, attributes: Attributes, request_id: str | float | None, **options: Any
+    ) -> trace.Span:
+        clean = self._clean(tuple(attributes.items()))
+        if request_id is not None:
+            shown: Value = str(request_id)[:LONGEST_ID]
+            # A number holds no secret.
+            if isinstance(request_id, str):
+                shown = self.redaction(REQUEST_ID, shown)
+            clean = {**clean, REQUEST_ID: shown}
+        return self._tracer.start_span(name, attributes=clean, **options)
 
 
 def _name_of(error: BaseException) -> str:
@@ -220,7 +229,6 @@ class Lines:
             severity_number=_SEVERITIES.get(level, SeverityNumber.INFO),
             severity_text=level.upper(),
             body=self._redaction("event", str(line.get("event", ""))),
-            context=_around(),
             attributes={
                 key: self._redaction(key, _plain(value))
                 for key, value in line.items()

@@ -18,7 +18,7 @@ from adapter.wire import spans
 from adapter.wire.ambiguity import doubt_of
 from adapter.wire.names import VERSION_KEY
 from adapter.wire.scan import has_more_values
-from adapter.wire.trace_context import ABSENT, NO_META, TRACEPARENT, short_text
+from adapter.wire.trace_context import NO_META, TRACEPARENT, short_text
 
 METHOD_NOT_FOUND, INVALID_PARAMS = -32601, -32602
 """Codes of JSON-RPC 2.0, "Error object"."""
@@ -77,7 +77,7 @@ class Envelope:
     message is about: ``params.name``, else ``params.uri`` (the other way round for ``resources/…``, which
     know no name; tools and prompts go by their name alone). ``doubt`` is the sentence on what other readers of JSON
     could take for something else in it (see ambiguity), None where there is nothing. ``trace`` is the value at
-    ``params._meta.traceparent``, None if it is no short text, or ABSENT or NO_META.
+    ``params._meta.traceparent``, None if it is no short text, or NO_META.
     """
 
     kind: Kind
@@ -169,7 +169,8 @@ def answers(data: bytes, request_id: str | int | float | None) -> bool:
 
     Ids compare as JSON does: 1 is 1.0, but neither "1" nor true. What is no JSON answers nothing.
     """
-    return response_in(data, request_id) is not None
+    response = read_response(data)
+    return response is not None and (response.id is None or response.id == request_id)
 
 
 def response_in(
@@ -284,14 +285,15 @@ def _envelope(message: dict[str, Any], body: bytes) -> Envelope:
     if number is None and "id" in message:
         raise BadRequest("The id of a JSON-RPC request must be a string or a number, not null.")
     params = message.get("params")
-    name, version, trace = None, NO_VERSION, NO_META
+    name, version = None, NO_VERSION
+    trace: object = NO_META
     if type(params) is dict:
         name = _name(method, params)
         meta = params.get("_meta")
         if type(meta) is dict:
             version = _version(meta)
-            trace = meta.get(TRACEPARENT, ABSENT)
-            if trace is not ABSENT:
+            trace = meta.get(TRACEPARENT)
+            if trace is not None:
                 trace = short_text(trace)
     elif "params" in message and not isinstance(params, list):
         raise BadRequest("The params of a JSON-RPC message must be an object or an array.")

@@ -32,7 +32,8 @@ LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 _VERSION = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MODERN_ONLY = frozenset({"server/discover", "subscriptions/listen"})
-_NAMED = frozenset({"tools/call", "resources/read", "prompts/get"})
+NAMED = frozenset({"tools/call", "resources/read", "prompts/get"})
+"""Requests whose headers also have a name."""
 
 _SENTINEL_START, _SENTINEL_END = "=?base64?", "?="
 _FIELD_VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -44,7 +45,7 @@ def classify(version_header: str | None, envelope: Envelope | Batch | None) -> E
     One modern sign is enough, so that malformed modern traffic is refused as such and not served as legacy;
     only ``initialize`` goes by the header alone, because it opens a legacy session whatever else it carries.
     """
-    if version_header is not None and is_modern(version_header):
+    if version_header in MODERN_VERSIONS or (version_header is not None and is_modern(version_header)):
         return MODERN
     if isinstance(envelope, Batch):
         modern = any(_has_modern_sign(member) for member in envelope.members)
@@ -84,13 +85,15 @@ def check_mirrors(envelope: Envelope, *, version: str | None, method: str | None
         raise HeaderMismatch("The Mcp-Method header is missing.")
     if method is not None and method != envelope.method:
         raise HeaderMismatch("The Mcp-Method header differs from the body's method.")
-    if envelope.method in _NAMED:
+    if envelope.method in NAMED:
         _check_name(envelope, name)
 
 
 def _check_name(envelope: Envelope, name: str | None) -> None:
     source = "params.uri" if envelope.method == "resources/read" else "params.name"
     if name is not None:
+        if name == envelope.name and name[:1] != "=" and _FIELD_VALUE.fullmatch(name):
+            return  # as it is spelled nearly always
         if decode_mirror(name, header="Mcp-Name") != envelope.name:
             raise HeaderMismatch(f"The Mcp-Name header differs from the body's {source}.")
     elif envelope.name is not None:

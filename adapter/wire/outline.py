@@ -40,6 +40,7 @@ _WORD = re.compile(rb"[-+.0-9a-zA-Z]*+")
 _IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 # Escaped a character takes up to six bytes, and nobody here asks for longer keys.
 _LONGEST_KEY = 6 * 32
+_TOO_DEEP = b"[]"
 _OF_RESPONSE = ("jsonrpc", "id", "method", "result", "error")
 
 
@@ -112,6 +113,18 @@ def outline(doc: bytes, key: str, most: int) -> Piecewise[Outline | None]:
 
 def responds(doc: bytes, request_id: str | int | float | None) -> Piecewise[bool]:
     """As ``envelope.answers``, by the members of the message alone: its result may turn out to be no JSON."""
+    try:
+        message = yield from skeleton(doc)
+    except BadJson:
+        return False
+    # Whoever looks into what is too deep says so.
+    return message == _TOO_DEEP or answers(message, request_id)
+
+
+def skeleton(doc: bytes) -> Piecewise[bytes]:
+    """A message with its id, and with no more of its other members than that they are there: a string is empty then,
+    and all else 0. Of what is too deep, an empty array. Raises BadJson.
+    """
     reader = Reader(doc)
     spans: dict[str, Span] = {}
     try:
@@ -119,19 +132,17 @@ def responds(doc: bytes, request_id: str | int | float | None) -> Piecewise[bool
         if byte(doc, reader.at) == OPEN_OBJECT:
             yield from reader.members({}, spans)
     except _TooDeep:
-        # Whoever looks into it says so.
-        return True
+        return _TOO_DEEP
     except ValueError:
-        return False
-    if "method" in spans:
-        return False
-    start, end = spans.get("id", (0, 0))
+        raise BadJson from None
+    start, end = spans.pop("id", (0, 0))
     if end - start > LONGEST_ID:
-        return False
-    members = [b'"%b":0' % name.encode() for name in ("result", "error") if name in spans]
+        raise BadJson
+    kinds = {name: b'""' if byte(doc, at) == _QUOTE else b"0" for name, (at, _) in spans.items()}
+    members = [b'"%b":%b' % (name.encode(), kind) for name, kind in kinds.items()]
     if end:
         members.append(b'"id":' + doc[start:end])
-    return answers(b"{" + b",".join(members) + b"}", request_id)
+    return b"{" + b",".join(members) + b"}"
 
 
 def member(doc: bytes, key: str) -> Piecewise[Span | None]:
@@ -273,7 +284,7 @@ class Reader:
             start = self.at
             visit = visits.get(key)
             yield from self.skip() if visit is None else visit()
-            if key in _OF_RESPONSE:
+            if key.lower() in _OF_RESPONSE:  # as readers in Go see it
                 spans[key] = start, self.at
             more = yield from self.next(CLOSE_OBJECT)
 

@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 
 import grpc  # type: ignore[import-untyped]  # it comes without types
 from aiohttp import web
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+)
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2_grpc import (
+    LogsServiceServicer,
+    add_LogsServiceServicer_to_server,
+)
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
@@ -132,7 +139,7 @@ async def http_collector() -> AsyncIterator[Collector]:
 
 @contextlib.asynccontextmanager
 async def grpc_collector() -> AsyncIterator[Collector]:
-    """A collector of spans and metrics over gRPC."""
+    """A collector of OTLP over gRPC."""
     collector, loop = Collector(), asyncio.get_running_loop()
 
     def take(path: str, request: Any, context: Any) -> None:
@@ -149,9 +156,15 @@ async def grpc_collector() -> AsyncIterator[Collector]:
             take("metrics", request, context)
             return ExportMetricsServiceResponse()
 
+    class Logs(LogsServiceServicer):
+        def Export(self, request: Any, context: Any) -> Any:
+            take("logs", request, context)
+            return ExportLogsServiceResponse()
+
     server = grpc.server(ThreadPoolExecutor(1))
     add_TraceServiceServicer_to_server(Traces(), server)  # type: ignore[no-untyped-call]  # generated
     add_MetricsServiceServicer_to_server(Metrics(), server)  # type: ignore[no-untyped-call]  # generated
+    add_LogsServiceServicer_to_server(Logs(), server)  # type: ignore[no-untyped-call]  # generated
     collector.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:

@@ -9,27 +9,27 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
+from adapter.extras import install_line
 from adapter.rules.metrics.catalogue import TOOL_AUTH_FAILURES
 from adapter.rules.results.refusals import public_line
 from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry import Telemetry, open_telemetry
-from adapter.telemetry.exporting import SPAN_BATCH
 from adapter.telemetry.metric_registry import MetricRegistry
 from tests.telemetry.collectors import Collector, grpc_collector, http_collector, values
 from tests.telemetry.recording import fault
 
-NEVER = 3600.0
-
 
 def opened(collector: Collector, **settings: object) -> Telemetry:
-    """Telemetry that exports nothing by itself, so that what arrives is what was flushed. One number was counted."""
-    quiet = {"export_interval_seconds": NEVER, "endpoint": collector.url}
+    """Telemetry that exports nothing within its first minute, so that what arrives is what was flushed. One number was
+    counted.
+    """
     registry = MetricRegistry()
     registry.count(TOOL_AUTH_FAILURES, "users")
     telemetry = open_telemetry(
-        Settings.model_validate({"enabled": True, **quiet, **settings}),
+        Settings.model_validate({"enabled": True, "endpoint": collector.url, **settings}),
         redact=public_line,
         fault=fault,
         registry=registry,
@@ -71,7 +71,6 @@ async def test_h34_h35_over_http() -> None:
             endpoint=collector.url.replace("http://", "http://ada:pa%20ss@") + "/otlp/",
             headers={"X-Tenant": "shop"},
             service_name="adapter",
-            service_namespace="tests",
         )
         work(telemetry)
         assert await telemetry.close()
@@ -83,7 +82,6 @@ async def test_h34_h35_over_http() -> None:
     assert fields["Authorization"] == "Basic YWRhOnBhIHNz"
     (resource,) = collector.resources()
     assert resource["service.name"] == "adapter"
-    assert resource["service.namespace"] == "tests"
 
 
 async def test_h34_h35_over_grpc() -> None:
@@ -97,15 +95,16 @@ async def test_h34_h35_over_grpc() -> None:
     assert collector.fields("traces")["x-tenant"] == "shop"
 
 
-async def test_spans_leave_while_the_adapter_runs() -> None:
+async def test_spans_leave_while_the_adapter_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fills a batch is sent."""
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "8")
     async with http_collector() as collector:
         telemetry = opened(collector, transport="http")
-        for _ in range(SPAN_BATCH // 2):
+        for _ in range(4):
             work(telemetry)
         async with asyncio.timeout(10):
             await collector.arrived.wait()
-        assert len(collector.spans()) == SPAN_BATCH
+        assert len(collector.spans()) == 8
         await telemetry.close()
 
 
@@ -118,10 +117,11 @@ async def test_an_endpoint_may_name_its_signal() -> None:
     assert {delivery.path for delivery in collector.deliveries} == {"/v1/traces", "/v1/metrics"}
 
 
-async def test_h37_log_lines_are_shipped_within_their_trace() -> None:
-    """Lines go over HTTP with their level, their trace and without secrets; the exporters' own stay here."""
-    async with http_collector() as collector:
-        telemetry = opened(collector, transport="http", emit_logs=True, logs_endpoint=collector.url)
+@pytest.mark.parametrize("transport", ["http", "grpc"])
+async def test_h37_log_lines_are_shipped_within_their_trace(transport: str) -> None:
+    """Lines go where spans go, with their level, their trace and without secrets; the exporters' own stay here."""
+    async with http_collector() if transport == "http" else grpc_collector() as collector:
+        telemetry = opened(collector, transport=transport, emit_logs=True)
         assert telemetry.lines is not None
         with telemetry.tracing.span("mcp.tool.call", {}):
             trace_id = telemetry.tracing.trace_id()
@@ -150,17 +150,55 @@ async def test_h37_log_lines_are_shipped_within_their_trace() -> None:
 
 
 async def test_a_silent_collector_does_not_hold_up_the_stop() -> None:
-    """A collector that does not answer costs the drain timeout and no more, and the loop goes on meanwhile."""
+    """A collector that does not answer costs the time of a stop and no more, and the loop goes on."""
     async with http_collector() as collector:
         collector.patient.clear()
-        telemetry = opened(collector, transport="http", shutdown_drain_timeout_seconds=0.2)
+        telemetry = opened(collector, transport="http")
         work(telemetry)
         began = time.monotonic()
-        closing = asyncio.create_task(telemetry.close())
+        closing = asyncio.create_task(telemetry.close(0.2))
         async with asyncio.timeout(10):
             await collector.arrived.wait()
         assert await closing is False
         assert time.monotonic() - began < 5
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 302 There\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
+        HEAD + b"Content-Length: 999999999999\r\n\r\n" + b"x" * 200_000,
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        HEAD + b"Content-Length: 10\r\n\r\nshort",
+        b"SSH-2.0-nonsense\r\n",
+        b"",
+    ],
+)
+async def test_hostile_collectors_are_survived(answer: bytes) -> None:
+    """No answer is followed, or read to an end that never comes, and the stop is in time."""
+    asked: set[bytes] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            asked.add(await reader.readline())
+            writer.write(answer)
+            await writer.drain()
+            if b"99999" not in answer:
+                writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        collector = Collector()
+        collector.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        telemetry = opened(collector, transport="http")
+        work(telemetry)
+        began = time.monotonic()
+        await telemetry.close(1)
+        assert time.monotonic() - began < 5
+    assert asked == {b"POST /v1/traces HTTP/1.1\r\n", b"POST /v1/metrics HTTP/1.1\r\n"}
 
 
 async def run(code: str, *arguments: str) -> str:
@@ -224,4 +262,4 @@ async def test_a_missing_extra_is_named() -> None:
     """Whoever turns telemetry on without its libraries is told what to install."""
     sentence = await run(MISSING)
     assert sentence.startswith("telemetry.enabled: needs the extra telemetry (opentelemetry")
-    assert sentence.endswith("pip install 'mcp-file-adapter[telemetry]'")
+    assert sentence.endswith(install_line("telemetry"))

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.rules.metrics.catalogue import (
-    HTTP_IN_FLIGHT,
-    SERVER_OPERATION,
-    TOOL_CALL_DURATION,
-    TOOL_CALLS,
-)
+from adapter.rules.metrics.catalogue import HTTP_IN_FLIGHT, SERVER_OPERATION, TOOL_CALL_DURATION, TOOL_CALLS
 from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry import open_telemetry
 from adapter.telemetry.exporting import POINTS_AT_ONCE
@@ -22,13 +17,10 @@ from tests.telemetry.recording import fault
 async def test_many_series_are_exported_in_parts(transport: str) -> None:
     """A collector over gRPC takes four megabytes at once, and would refuse all numbers for a byte more."""
     async with (http_collector if transport == "http" else grpc_collector)() as collector:
-        settings = {"enabled": True, "transport": transport, "endpoint": collector.url, "insecure": True}
+        settings = {"enabled": True, "transport": transport, "endpoint": collector.url}
         registry = MetricRegistry()
         telemetry = open_telemetry(
-            Settings.model_validate(settings | {"export_interval_seconds": 3600}),
-            redact=str,
-            fault=fault,
-            registry=registry,
+            Settings.model_validate(settings), redact=str, fault=fault, registry=registry
         )
         assert telemetry is not None
         number = 2 * POINTS_AT_ONCE
@@ -47,12 +39,7 @@ async def test_many_series_are_exported_in_parts(transport: str) -> None:
 async def test_the_numbers_of_the_registry_are_exported() -> None:
     """Counters, gauges and histograms, with the names and attributes that OTLP knows, and without empty attributes."""
     async with http_collector() as collector:
-        settings = {
-            "enabled": True,
-            "transport": "http",
-            "endpoint": collector.url,
-            "export_interval_seconds": 3600,
-        }
+        settings = {"enabled": True, "transport": "http", "endpoint": collector.url}
         registry = MetricRegistry()
         telemetry = open_telemetry(
             Settings.model_validate(settings), redact=str, fault=fault, registry=registry
@@ -73,7 +60,7 @@ async def test_the_numbers_of_the_registry_are_exported() -> None:
     times = metrics["mcp.server.operation.duration"]
     (point,) = times.histogram.data_points
     assert values(point.attributes) == {
-        **{"server_id": "shop", "mcp.method.name": "ping", "network.transport": "tcp"},
+        **{"server_id": "shop", "mcp.method.name": "ping", "network.transport": "tcp"}
     }
     assert times.unit == "s" and point.count == 3 and point.sum == 1000.035
     assert list(point.explicit_bounds) == list(SERVER_OPERATION.buckets)

@@ -13,8 +13,9 @@ from adapter.pipeline.call import AuthRequest, Context, Forward, PlannedCall
 from adapter.pipeline.failures import CallRefused, ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.pipeline.tracing import PlanTracer, WalkRecorder
+from adapter.pipeline.tracing import WalkRecorder
 from adapter.rules.access.principals import NOBODY
+from adapter.rules.calls.tracing import Tracer, message_facts
 from tests.telemetry.recording import Recording
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -36,7 +37,7 @@ def call_of(execute: Any = greet) -> PlannedCall:
     return PlannedCall("users", "greet", MappingProxyType({"name": "Ada Lovelace"}), execute, context)
 
 
-def plan_of(tracing: PlanTracer, stage: Any) -> ToolPlan:
+def plan_of(tracing: Tracer, stage: Any) -> ToolPlan:
     step = Step(Slot.VALIDATE, "schema", stage)
     return ToolPlan("greet", "script", (step,), ErrorStyle(), observing=WalkRecorder(tracing))
 
@@ -171,10 +172,7 @@ async def test_v24_an_exception_is_an_error_and_is_recorded(recording: Recording
     assert span.status.status_code is StatusCode.ERROR
     assert span.status.description == "RuntimeError: cannot reach [redacted]"
     assert [(event.name, dict(event.attributes or {})) for event in span.events] == [
-        (
-            "exception",
-            {"exception.type": "RuntimeError", "exception.message": "cannot reach [redacted]"},
-        )
+        ("exception", {"exception.type": "RuntimeError", "exception.message": "cannot reach [redacted]"})
     ]
     assert "hunter2" not in span.to_json()
 
@@ -265,7 +263,7 @@ def test_h37_secrets_in_values_are_hidden(recording: Recording, value: str, show
 def test_the_client_s_trace_goes_on(recording: Recording) -> None:
     """A call whose client names its trace is a part of that trace, and so is what happens in it."""
     tracing = recording.tracing
-    with tracing.call_span("mcp.tool.call", {}, {"traceparent": TRACEPARENT, "baggage": "user=ada"}):
+    with tracing.server_span("mcp.tool.call", {}, TRACEPARENT):
         assert tracing.trace_id() == TRACE
         with tracing.span("stage.auth", {}):
             pass
@@ -293,7 +291,7 @@ def test_a_malformed_trace_counts_as_none(
     recording: Recording, traceparent: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A call with an unusable trace begins its own, and fills no log."""
-    with recording.tracing.call_span("mcp.tool.call", {}, {"traceparent": traceparent}):
+    with recording.tracing.server_span("mcp.tool.call", {}, traceparent):
         assert recording.tracing.trace_id() not in (None, TRACE)
     assert recording.spans["mcp.tool.call"].parent is None
     assert caplog.records == []
@@ -307,3 +305,66 @@ async def test_tasks_and_threads_are_in_the_span_they_began_in(recording: Record
         task = asyncio.create_task(asyncio.to_thread(tracing.trace_id))
     assert tracing.trace_id() is None
     assert await task == own
+
+
+@pytest.mark.parametrize(
+    ("sampler", "recorded"),
+    [
+        ("parentbased_always_on", [True, True, False]),
+        ("parentbased_always_off", [False, True, False]),
+        ("always_on", [True, True, True]),
+        ("always_off", [False, False, False]),
+    ],
+)
+def test_the_sampler_decides(sampler: str, recorded: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """About a new trace, one that a client records, and one that it does not record, and all that is within."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+    recording = Recording()
+    tracing, found = recording.tracing, []
+    for number, traceparent in enumerate((None, TRACEPARENT, TRACEPARENT[:-1] + "0")):
+        with tracing.server_span(f"server {number}", {}, traceparent, request_id="a" * 100):
+            found.append(tracing.recorded_trace() is not None)
+            with tracing.span(f"stage {number}", {}):
+                assert (tracing.recorded_trace() is not None) is found[-1]
+            client = tracing.client_span(f"client {number}", {}, 1)
+            assert (client is not None) is found[-1]
+            if client is not None:
+                client.end()
+        assert tracing.recorded_trace() is None
+    assert found == recorded
+    assert len(recording.spans) == 3 * recorded.count(True)
+    told = [(span.attributes or {}).get("jsonrpc.request.id") for span in recording.spans.values()]
+    assert [told.count("a" * 64), told.count("1")] == [recorded.count(True)] * 2
+
+
+def test_the_first_error_of_a_request_counts(recording: Recording) -> None:
+    """A kind that a stage has noted stays; a code of JSON-RPC has an attribute of its own, a word has none."""
+    tracing = recording.tracing
+    tracing.server_span("stopped", {}).end()
+    refused, slow = tracing.server_span("refused", {}), tracing.server_span("slow", {})
+    tracing.current().set("error.type", "timeout")
+    slow.end("-32000", "upstream_timeout")
+    refused.end("-32602", "bad_params")
+    told = {name: dict(span.attributes or {}) for name, span in recording.spans.items()}
+    assert told == {
+        "stopped": {},
+        "refused": {"error.type": "-32602", "rpc.response.status_code": "-32602"},
+        "slow": {"error.type": "timeout"},
+    }
+    assert recording.spans["stopped"].status.status_code is StatusCode.UNSET
+    assert recording.spans["refused"].status.description == "bad_params"
+
+
+def test_half_a_character_spoils_no_batch(recording: Recording) -> None:
+    """UTF-8 has none, and names come from clients."""
+    name, attributes = message_facts("tools/call", "\ud800", None)
+    recording.tracing.server_span(name, {**attributes, "other": "\ud800"}, request_id="\ud800").end()
+    (span,) = recording.spans.values()
+    span.to_json().encode()
+
+
+def test_a_name_of_a_client_tells_no_secret() -> None:
+    """And is short, so that those that are kept fill no memory."""
+    name, attributes = message_facts("tools/call", "postgres://me:hunter2@db/" + "x" * 104, "v" * 129)
+    assert "hunter2" not in name
+    assert max(map(len, map(str, attributes.values()))) == 128

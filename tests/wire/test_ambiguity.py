@@ -11,13 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from adapter.errors import AdapterError, BadJson, BadRequest
-from adapter.wire.ambiguity import (
-    MOST_PLACES,
-    doubt_of_answer,
-    leads_elsewhere,
-    may_hold,
-    stands_twice,
-)
+from adapter.wire.ambiguity import MOST_PLACES, doubt_of_answer, leads_elsewhere, may_hold, stands_twice
 from adapter.wire.envelope import Envelope, Kind, read_envelope
 from adapter.wire.names import MOST_MEMBERS, RESULT, TOOL, VERSION_KEY, Names, likeness, repeats_a_key
 from tests.wire.readers import MATCHES, pairs, value
@@ -280,7 +274,7 @@ def readings(body: bytes) -> Iterable[tuple[Any, Any, Any, Any]]:
             yield method, number, params, value(params, "name", match, last=last)
 
 
-@settings(max_examples=5 * settings().max_examples)
+@settings(max_examples=2 * settings().max_examples)
 @given(messages())
 def test_readers_agree_about_what_is_clear(body: bytes) -> None:
     """Method, id, params and name are the same for every reader, whichever key it takes and of several whichever."""
@@ -302,7 +296,7 @@ def test_readers_agree_about_what_is_clear(body: bytes) -> None:
                 assert json.loads(spelled(name, False)) == expected["params"].get("name")
 
 
-@settings(max_examples=5 * settings().max_examples)
+@settings(max_examples=2 * settings().max_examples)
 @given(
     st.lists(
         st.sampled_from(["tools", "/", "call", "TOOLS", "Call", "ſ", " ", "\0", "\u200b", "x", "ａ"]),
@@ -344,10 +338,7 @@ LISTS = [
 """Of a list's result only what is read counts; other members may be as they like."""
 
 USUAL = [
-    (
-        '{"jsonrpc":"2.0","id":1,"result":{"content":[{"a":1}],"isError":false,"_meta":{"A":1,"a":2}}}',
-        True,
-    ),
+    ('{"jsonrpc":"2.0","id":1,"result":{"content":[{"a":1}],"isError":false,"_meta":{"A":1,"a":2}}}', True),
     ('{"jsonrpc":"2.0", "id":1, "result":{"content":[], "structuredContent":{}}}', True),
     ('{"jsonrpc":"2.0","id":1,"result":{"content":[],"content":[]}}', False),
     ('{"jsonrpc":"2.0","id":1,"result":{"content":[]},"result":{"content":[]}}', False),

@@ -172,10 +172,7 @@ def test_a_response_in_any_order_is_found_whatever_its_size(names: tuple[str, ..
 
 def test_a_message_that_takes_long_to_read_is_dropped() -> None:
     """A notification or a request has at most 100,000 values and 4 MiB: reading it holds up everybody."""
-    for params in (
-        '{"a":[' + "{}," * 100_000 + "{}]}",
-        '{"a":"' + "x" * LARGEST + '"}',
-    ):
+    for params in ('{"a":[' + "{}," * 100_000 + "{}]}", '{"a":"' + "x" * LARGEST + '"}'):
         for head in ('"method":"m"', '"method":"m","id":1', '"id":[1],"result":1'):
             with pytest.raises(BadJson, match="too large"):
                 messages_of(f'{{"jsonrpc":"2.0",{head},"params":{params}}}'.encode())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from adapter.wire.envelope import Envelope, dump, read_envelope
 from adapter.wire.shared_ids import (
     EVERYBODY,
+    TOKEN,
     Addressed,
     AskedId,
     TaggedId,
@@ -20,6 +21,7 @@ from adapter.wire.shared_ids import (
     tagged,
     untagged,
 )
+from adapter.wire.spans import find
 from tests.cpu_time import at_most, least_cpu
 
 ADA, BEN = "a" * 16, "b" * 16
@@ -91,6 +93,29 @@ def test_progress_token_goes_with_the_id() -> None:
     found = down(told)
     assert found is not None and found.tag == ADA
     assert orjson.loads(found.data)["params"] == {"progressToken": "t"}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        b'{"name":"a","_meta":{"progressToken":7}}',
+        b'{"_meta": {"x": "progressToken", "progressToken": "t\xc3\xa4 {"}, "arguments": {"progressToken": 1}}',
+        b'{"arguments":{"_meta":{"progressToken":1}}}',
+        b'{"_meta":{"a":1},"arguments":{"_meta":{"progressToken":1}}}',
+        b'{"_meta":{"x":{"progressToken":1},"progressToken":2.50}}',
+        b'{"_meta":"x","arguments":{"_meta":{"progressToken":1}}}',
+        b'{"_meta":{"a":1},"arguments":["_meta",{"progressToken":1}]}',
+    ],
+)
+def test_token_is_found_where_it_counts(params: bytes) -> None:
+    """The short cut through what is usual tags what a walk tags, and nothing else."""
+    body = b'{"jsonrpc":"2.0","id":12,"method":"tools/call","params":' + params + b"}"
+    message, sent = orjson.loads(body), orjson.loads(request_upward(request(body), ADA))
+    meta = message["params"].get("_meta")
+    if isinstance(meta, dict) and "progressToken" in meta:
+        start, end = find(body, TOKEN) or (0, 0)
+        meta["progressToken"] = f"{ADA}.{body[start:end].decode()}"
+    assert sent == message | {"id": f"{ADA}.12"}
 
 
 @pytest.mark.parametrize("token", [b"{}", b"[]", b"true", b"null"])

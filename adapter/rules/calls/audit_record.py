@@ -36,11 +36,12 @@ AUDITED = frozenset(("tools/call", "prompts/get", "resources/read"))
 class AuditRecord:
     """One request and what became of it.
 
-    ``began`` is a time of RFC 3339, ``session`` is the key of the session, ``id`` that of the request. ``name`` is of
-    the tool, the prompt, the resource or the file; ``via`` is the tool of code mode that was called in its place.
-    ``request`` and ``answer`` are bytes. ``outcome`` is ``ok``, ``tool_error`` (a failed result), ``error`` (a JSON-RPC
-    error, or a failure of the upstream or the adapter), ``refused`` (by the adapter), ``client_gone``, ``deferred``
-    (the answer comes on another stream) or ``answered`` (not looked into); ``code`` is that of the failure.
+    ``began`` is a time of RFC 3339, ``since`` the same moment of the monotonic clock. ``session`` is the key of
+    the session, ``id`` that of the request, and ``id_bytes`` as its body spells it. ``name`` is of the tool, the
+    prompt, the resource or the file; ``via`` is the tool of code mode that was called in its place. ``request`` and
+    ``answer`` are bytes. ``outcome`` is ``ok``, ``tool_error`` (a failed result), ``error`` (a JSON-RPC error, or a
+    failure of the upstream or the adapter), ``refused`` (by the adapter), ``client_gone``, ``deferred`` (the answer
+    comes on another stream) or ``answered`` (not looked into); ``code`` is that of the failure.
     """
 
     method: str
@@ -49,15 +50,18 @@ class AuditRecord:
     principal: str
     entrance: str
     began: str
+    since: float
     id: str | int | float | None = None
     session: str | None = None
     request: int = 0
     arguments: str | None = None
+    id_bytes: bytes = b"null"
     via: str | None = None
-    outcome: str = ""
+    outcome: str = "ok"
     code: str | int | None = None
     answer: int = 0
     milliseconds: float = 0.0
+    written: bool = False
 
     def end(self, outcome: RequestOutcome) -> None:
         """Note what became of it."""
@@ -77,8 +81,8 @@ class AuditRecord:
         told = _told(*caller) if kept else _told.__wrapped__(*caller)
         code = b"" if self.code in (None, "") else b',"code":' + _value(self.code)
         # By hand: for a dictionary of so few members, making it takes longer than all the rest.
-        measured = self.milliseconds, self.request, self.answer
         line = b'{"time":"%b",%b,"outcome":"%b"%b' % (self.began.encode(), told, self.outcome.encode(), code)
+        measured = self.milliseconds, self.request, self.answer
         line += b',"duration_ms":%.3f,"request_bytes":%d,"answer_bytes":%d' % measured
         if isinstance(self.id, int):
             line += b',"request_id":"%d"' % self.id

@@ -13,18 +13,13 @@ from hypothesis import strategies as st
 
 from adapter.errors import ToolUnknown, UpstreamBroken
 from adapter.rules.access.principals import token_principal
-from adapter.rules.calls.audit_record import (
-    LONGEST_LINE,
-    AuditRecord,
-    arguments_digest,
-    session_digest,
-)
+from adapter.rules.calls.audit_record import LONGEST_LINE, AuditRecord, arguments_digest, session_digest
 from adapter.rules.calls.request_outcomes import OK, TOOL_ERROR, UNANSWERED, RequestOutcome
 
 
 def record(**changes: Any) -> AuditRecord:
     made = AuditRecord(
-        "tools/call", "files", "read", "alice:0123456789abcdef", "mcp", "2026-01-01T00:00:00.000Z"
+        "tools/call", "files", "read", "alice:0123456789abcdef", "mcp", "2026-01-01T00:00:00.007Z", 0.0
     )
     for name, value in changes.items():
         setattr(made, name, value)
@@ -42,7 +37,7 @@ def test_a_line_says_who_did_what() -> None:
     """Without the part of a principal that follows from its token, and without the session's id."""
     line = record(outcome="ok", id=7, session="secret-session", request=10, answer=20).line((("pid", 1),))
     assert read(line) == {
-        "time": "2026-01-01T00:00:00.000Z",
+        "time": "2026-01-01T00:00:00.007Z",
         "event": "tools/call",
         "server": "files",
         "name": "read",
@@ -129,5 +124,5 @@ def test_people_who_are_shown_alike_are_told_apart() -> None:
 )
 def test_no_spelling_of_a_uri_brings_credentials_into_a_line(uri: str, told: str) -> None:
     """Whatever parsers of URLs find before a host is left out; so are query and fragment."""
-    line = AuditRecord("resources/read", "s", uri, "p", "mcp", "").line()
+    line = AuditRecord("resources/read", "s", uri, "p", "mcp", "", 0.0).line()
     assert orjson.loads(line)["name"] == told and b"hunter2" not in line

@@ -274,11 +274,7 @@ def test_v5_a_missing_member_is_told_once() -> None:
             "items.items: format must be one of",
         ),
         ("array", {"items": "string"}, "items: must be a schema, such as"),
-        (
-            "object",
-            {"properties": {"a": {"optional": True}}},
-            "a: may not have optional: list the required",
-        ),
+        ("object", {"properties": {"a": {"optional": True}}}, "a: may not have optional: list the required"),
         ("object", {"properties": ["a"]}, "properties must be a mapping"),
     ],
 )

@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.calls.input_schemas import DeclaredInputs
-from adapter.rules.calls.inputs import (
-    UNSET,
-    Input,
-    InputProblem,
-    InputsRefused,
-    InputType,
-    input_schema,
-)
+from adapter.rules.calls.inputs import UNSET, Input, InputProblem, InputsRefused, InputType, input_schema
 
 TYPES: tuple[InputType, ...] = ("string", "int", "float", "boolean", "datetime")
 
