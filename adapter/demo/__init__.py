@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from adapter.app.serve import serve
+from adapter.extras import missing_extras
 from adapter.settings.cautions import cautions
 from adapter.settings.file.load import load
 from adapter.settings.section import is_loopback
@@ -57,6 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     host, port, root = arguments.host, arguments.port, ROOT.absolute()
     try:
+        if (sentence := missing_extras("client", "hosted")) is not None:
+            raise DemoFailed(f"The demo {sentence}")
         port = _free_port(host, port)
         with _demo_server(root) as upstream:
             shop.stock(root / _DATABASE)

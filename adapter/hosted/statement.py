@@ -23,7 +23,8 @@ from adapter.hosted.connectors.port import (
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed, Unread
 from adapter.pipeline.result_cache import Lookup, ResultFinder, ResultForm, key_of
-from adapter.pipeline.tracing import CACHE, PlanTracer
+from adapter.pipeline.tracing import CACHE
+from adapter.rules.calls.tracing import Tracer
 from adapter.rules.results.outcomes import text_block
 from adapter.rules.results.refusals import Expose, exposed
 from adapter.rules.statements.statements import (
@@ -48,7 +49,7 @@ class Database:
     timeout: float = field(kw_only=True)
     max_rows: int = field(kw_only=True)
     required: bool = field(kw_only=True)
-    tracing: PlanTracer | None = field(default=None, kw_only=True)
+    tracing: Tracer | None = field(default=None, kw_only=True)
     _opening: asyncio.Task[None] | None = field(default=None, init=False)
     _is_open: bool = field(default=False, init=False)
     _closed: bool = field(default=False, init=False)

@@ -16,7 +16,6 @@ from tests.hosted.databases import Server
 from tests.hosted.serving import Front
 from tests.hosted.stating import Asking, opened
 from tests.hosted.wire import lasting_server
-from tests.plans import plans_of
 
 MARK = "lasting-7d1c"
 """Stands in the statements, for the views that list them."""
@@ -88,11 +87,6 @@ class Lasting:
         }
         async with running(app := build(Settings.model_validate(settings))) as (_, port):
             yield Front(app, port)
-
-
-def left_over(front: Front) -> int:
-    """Calls of scripts in process that were given up and whose threads have not ended."""
-    return plans_of(front.app).hosting.planning.loading.scripts.leftover
 
 
 @asynccontextmanager

@@ -125,7 +125,13 @@ async def front(upstream: Upstream, place: Path, **core: Any) -> AsyncIterator[F
     settings = {
         "core": {"port": 0, "shutdown_grace_seconds": 0, **core},
         "storage": {"root": str(place)},
-        "servers": [{"id": "hosted", "mount_path": "/mcp", "upstream": {"url": "http://127.0.0.1:9/mcp"}}],
+        "servers": [
+            {
+                "id": "hosted",
+                "mount_path": "/mcp",
+                "upstream": {"url": "http://127.0.0.1:9/mcp", "bridge": "never"},
+            }
+        ],
     }
     app = build(Settings.model_validate(settings))
     app.servers["hosted"].upstream = upstream

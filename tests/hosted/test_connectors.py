@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from adapter.extras import install_line
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed, plain
 
@@ -68,8 +69,8 @@ def test_a_missing_driver_is_one_sentence(kind: str, driver: str, extra: str) ->
         f"try: connector_for('{kind}', 'main', 'x')\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
-    sentence = f"connector 'main' ({extra}): install mcp-file-adapter[{extra}] for its driver"
-    assert _python(program) == f"ConnectorFailed {sentence}"
+    sentence = f"ConnectorFailed connector 'main' ({extra}): its driver is missing: {install_line(extra)}"
+    assert _python(program) == sentence
 
 
 def test_what_drivers_return_becomes_json() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from adapter.extras import install_line
 from adapter.hosted.connectors.port import Connector, ConnectorFailed
 from adapter.hosted.connectors.sqlite import SqliteConnector
 
@@ -50,7 +51,7 @@ def connector_for(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in packages:
             raise ConnectorFailed(
-                f"connector '{name}' ({chosen}): install mcp-file-adapter[{chosen}] for its driver"
+                f"connector '{name}' ({chosen}): its driver is missing: {install_line(chosen)}"
             ) from error
         raise
     driven: Connector = getattr(module, connector)(name, connection_string, options or {})

@@ -1,24 +1,23 @@
-"""One process that checks values, from the adapter's side: a thread waits for it, and it can be ended at any time."""
+"""One process that checks values, from the adapter's side: it can be ended at any time."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Self
 
-from adapter.errors import BadJson
-from adapter.hosted.validation.worker import LENGTH, OUT_OF_MEMORY, READY
+from adapter.hosted.validation.worker import LENGTH, LENGTHS, OUT_OF_MEMORY, READY
 from adapter.pipeline.schema_checks import CheckVerdict
 from adapter.rules.schema.cost import PARTS
 from adapter.rules.schema.wording import read_fault
-from adapter.wire.envelope import parse
+from adapter.wire.envelope import dump, parse
 
 STARTING = 15.0
 """Seconds that a process may take to be ready."""
@@ -55,15 +54,20 @@ class ProcessFailed(Exception):
 
 
 class ValidationProcess:
-    """A process that is started at once. Raises ProcessFailed when that fails."""
+    """A process that ``start`` has started."""
 
-    def __init__(self, limits: ValidationLimits) -> None:
+    def __init__(self, limits: ValidationLimits, process: asyncio.subprocess.Process) -> None:
         self._limits = limits
-        self._is_late = False
+        self._process = process
+        self._is_ready = False
         self.usable = True
+
+    @classmethod
+    async def start(cls, limits: ValidationLimits) -> Self:
+        """A process that begins to load. Raises ProcessFailed."""
         try:
-            self._process = subprocess.Popen(  # noqa: S603  (it is this very interpreter)
-                [*_COMMAND, str(limits.memory), str(limits.seconds + _GRACE)],
+            process = await asyncio.create_subprocess_exec(
+                *(*_COMMAND, str(limits.memory), str(limits.seconds + _GRACE)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -72,71 +76,81 @@ class ValidationProcess:
             )
         except OSError as error:
             raise ProcessFailed(f"a process for validation cannot be started: {error.strerror}") from error
+        return cls(limits, process)
 
-    def wait_until_ready(self) -> None:
-        """Wait until the process answers. Raises ProcessFailed when it does not start."""
-        with self._within(STARTING):
-            ready = self._read(len(READY))
-        if ready != READY:
-            raise ProcessFailed("a process for validation did not start")
+    async def wait_until_ready(self) -> None:
+        """Wait until it has begun to answer. Raises ProcessFailed when it does not start."""
+        if self._is_ready:
+            return
+        async with self._ended_unless_done():
+            try:
+                async with asyncio.timeout(STARTING):
+                    await self._out.readexactly(len(READY))
+            except (TimeoutError, asyncio.IncompleteReadError) as error:
+                raise ProcessFailed("a process for validation did not start") from error
+        self._is_ready = True
 
-    def verdict(self, request: bytes) -> CheckVerdict:
-        """The answer to one request. A process that has ended is not ``usable`` any more. Raises ProcessFailed."""
-        assert self._process.stdin is not None
-        with self._within(self._limits.seconds):
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.write(request)
-                self._process.stdin.flush()
-            head = self._read(LENGTH.size)
-            length = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else 0
-            answer = self._read(length) if length <= LONGEST_ANSWER else b""
-        if length and len(answer) == length:
-            with contextlib.suppress(BadJson, LookupError, TypeError, ValueError):
-                return _verdict(parse(answer), self._limits)
-        return self._ended()
+    async def verdict(self, schema: bytes, value: bytes, *, strict: bool) -> CheckVerdict:
+        """The verdict on a value by a schema, both JSON. A process that has ended is not ``usable`` any more, nor one
+        whose caller was cancelled. Raises ProcessFailed.
+        """
+        options = dump({"strict": strict})
+        lengths = LENGTHS.pack(len(options), len(schema), len(value))
+        async with self._ended_unless_done():
+            try:
+                async with asyncio.timeout(self._limits.seconds):
+                    answer = await self._answer(lengths, options, schema, value)
+            except TimeoutError:
+                await self.end()
+                return CheckVerdict(exceeded=_exceeded("seconds", self._limits))
+            except (asyncio.IncompleteReadError, ConnectionError):
+                await self.end()
+                if self._process.returncode in _WITHOUT_MEMORY:
+                    return CheckVerdict(exceeded=_exceeded("memory", self._limits))
+                raise ProcessFailed(f"its process ended with status {self._process.returncode}") from None
+            return await asyncio.to_thread(_verdict, answer, self._limits)
 
     def kill(self) -> None:
         """End the process soon, also in the midst of a check."""
-        self._process.kill()
+        # Not by ``Process.kill``: in Python 3.11 that reaps it, and then the loop does not find it any more.
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
 
-    def end(self) -> None:
-        """Kill it, and wait until it is gone."""
-        self.kill()
-        with contextlib.suppress(OSError, ValueError):
-            # What it had not read is not written any more.
-            self._process.communicate()
-
-    def _ended(self) -> CheckVerdict:
-        """The verdict of a check during which the process ended or was killed. Raises ProcessFailed."""
+    async def end(self) -> None:
+        """Kill it, and wait until nothing of it is left. Nobody else may wait for its answer."""
         self.usable = False
-        self.end()
-        if self._is_late:
-            return CheckVerdict(exceeded=_exceeded("seconds", self._limits))
-        if self._process.returncode in _WITHOUT_MEMORY:
-            return CheckVerdict(exceeded=_exceeded("memory", self._limits))
-        raise ProcessFailed(f"a process for validation ended with status {self._process.returncode}")
+        self.kill()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._out.read()
+        await self._process.wait()
 
-    def _read(self, size: int) -> bytes:
+    @property
+    def _out(self) -> asyncio.StreamReader:
         assert self._process.stdout is not None
-        return self._process.stdout.read(size)
+        return self._process.stdout
 
-    @contextlib.contextmanager
-    def _within(self, seconds: float) -> Iterator[None]:
-        """Kill the process when the body takes longer."""
-        timer = threading.Timer(seconds, self._kill_late)
-        timer.daemon = True
-        timer.start()
+    async def _answer(self, *request: bytes) -> bytes:
+        assert self._process.stdin is not None
+        self._process.stdin.writelines(request)
+        await self._process.stdin.drain()
+        (length,) = LENGTH.unpack(await self._out.readexactly(LENGTH.size))
+        if length > LONGEST_ANSWER:
+            raise ProcessFailed(f"its process answers {length} bytes")
+        return await self._out.readexactly(length)
+
+    @contextlib.asynccontextmanager
+    async def _ended_unless_done(self) -> AsyncIterator[None]:
         try:
             yield
-        finally:
-            timer.cancel()
-
-    def _kill_late(self) -> None:
-        self._is_late = True
-        self.kill()
+        except BaseException:
+            await self.end()
+            raise
 
 
-def _verdict(answer: Mapping[str, Any], limits: ValidationLimits) -> CheckVerdict:
+def _verdict(written: bytes, limits: ValidationLimits) -> CheckVerdict:
+    answer = parse(written)
     if "exceeded" in answer:
         return CheckVerdict(exceeded=_exceeded(answer["exceeded"], limits))
     if "invalid" in answer:

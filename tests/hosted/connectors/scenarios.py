@@ -64,10 +64,7 @@ async def sends_a_thousand(leaky: Asking) -> None:
 
 
 async def loses_its_server(
-    server: Server,
-    database: Asking,
-    endless: str,
-    runs: Callable[[Asking], Awaitable[bool]],
+    server: Server, database: Asking, endless: str, runs: Callable[[Asking], Awaitable[bool]]
 ) -> None:
     """The call of that time fails, and so does the next; after the start calls are answered."""
     call = asyncio.create_task(database.ask(endless))

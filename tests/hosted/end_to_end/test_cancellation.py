@@ -6,19 +6,16 @@ Whether it has is asked of whoever does the work.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from mcp.types import TextContent
 
 from tests.hosted.databases import eventually
 from tests.hosted.lasting import (
@@ -31,7 +28,6 @@ from tests.hosted.lasting import (
     in_processes,
     in_redis,
     in_sqlite,
-    left_over,
 )
 from tests.hosted.serving import ERAS, Front
 from tests.plans import plans_of
@@ -143,27 +139,6 @@ def looping(place: Path) -> dict[str, Any]:
     }
 
 
-async def test_w8_a_script_that_loops_is_answered_on_time_and_counted(tmp_path: Path) -> None:
-    """Its thread goes on; others are served meanwhile, and it is counted until it ends."""
-    (tmp_path / "loop.py").write_text(LOOPING)
-
-    async def running() -> int:
-        return len(_loops())
-
-    lasting = Lasting({"handler": f"{tmp_path}/loop.py"}, running)
-    async with lasting.served(tmp_path, 0.3) as front, front.client("legacy") as client:
-        try:
-            async with asyncio.timeout(10):
-                result = await client.call_tool("last", {})
-            assert result.meta is not None and result.meta["adapter/error"]["reason"] == "timeout"
-            assert left_over(front) == 1
-            assert await lasting.begun()
-            assert [each.name for each in (await client.list_tools()).tools] == ["last"]
-        finally:
-            _stop_loops()
-        await eventually(lambda: _none_left(front))
-
-
 async def test_w8_an_adapter_with_a_script_that_loops_can_be_stopped(tmp_path: Path) -> None:
     """The process ends when it is told to, whatever its threads do."""
     config = looping(tmp_path)
@@ -184,22 +159,6 @@ async def test_w8_an_adapter_with_a_script_that_loops_can_be_stopped(tmp_path: P
     finally:
         process.kill()
         process.wait()
-
-
-async def test_w8_a_program_that_loops_is_killed_on_time(tmp_path: Path) -> None:
-    """Where it is a process of its own nothing is left of it."""
-    source = "import os\nopen('child.pid', 'w').write(f'{os.getpid()}\\n')\nwhile True: pass\n"
-    async with (
-        in_processes(tmp_path, source, "loop.py") as lasting,
-        lasting.served(tmp_path, 1.0) as front,
-        front.client("legacy") as client,
-    ):
-        result = await client.call_tool("last", {})
-        assert (tmp_path / "child.pid").exists()
-        assert result.meta is not None and result.meta["adapter/error"]["reason"] == "timeout"
-        (block,) = result.content
-        assert isinstance(block, TextContent) and "timed out after 1 s" in block.text
-        await eventually(lasting.over)
 
 
 # --- as a modern client speaks --------------------------------------------------------------------------------
@@ -243,25 +202,3 @@ async def _heard(progress: float, total: float | None, message: str | None) -> N
 
 async def _idle(front: Front) -> bool:
     return plans_of(front.app).hosting.servers["hosted"].upstream.server.running == 0
-
-
-async def _none_left(front: Front) -> bool:
-    return left_over(front) == 0
-
-
-def _loops() -> list[int]:
-    """Threads of scripts that are in ``loop.py``."""
-    frames = sys._current_frames()
-    return [
-        ident
-        for one in threading.enumerate()
-        if one.name == "script"
-        and (ident := one.ident) in frames
-        and Path(frames[ident].f_code.co_filename).name == "loop.py"
-    ]
-
-
-def _stop_loops() -> None:
-    """What only the test can: an exception out of nowhere, for the loop would warm every test behind this one."""
-    for ident in _loops():
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(SystemExit))

@@ -66,10 +66,7 @@ TYPED = {
     "active": ("active", f"{MY} active = {{{{ inputs.active }}}}"),
     "born": ("born", f"{MY} born < {{{{ inputs.born }}}}"),
     "sorted": ("column", f"{MY} 1 = 1 ORDER BY {{{{ inputs.column | ident }}}} {{{{ inputs.way | ident }}}}"),
-    "turned": (
-        "way",
-        f"{MY} 1 = 1 ORDER BY {{{{ inputs.column | ident }}}} {{{{ inputs.way | ident }}}}",
-    ),
+    "turned": ("way", f"{MY} 1 = 1 ORDER BY {{{{ inputs.column | ident }}}} {{{{ inputs.way | ident }}}}"),
     "column": ("column", "SELECT `{{ inputs.column | ident }}` AS name FROM people WHERE owner = 'me'"),
 }
 

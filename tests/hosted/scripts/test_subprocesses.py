@@ -22,6 +22,7 @@ from adapter.hosted.scripts.subprocesses import Confinement, Starts
 from adapter.pipeline.call import Code
 from adapter.rules.results.outcomes import Result, ToolUserError
 from tests.hosted.serving import LOG
+from tests.waiting import until
 
 Load = Callable[..., Code]
 PAYLOAD = {"inputs": {"city": "Köln"}, "tool": "weather"}
@@ -59,9 +60,7 @@ async def gone(pid: int) -> bool:
 
 async def written(path: Path) -> int:
     """The number that a process writes to a file, once it has."""
-    async with asyncio.timeout(10):
-        while not (path.exists() and path.read_text().endswith("\n")):
-            await asyncio.sleep(0.01)
+    await until(lambda: path.exists() and path.read_text().endswith("\n"))
     return int(path.read_text())
 
 
