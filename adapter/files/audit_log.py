@@ -40,7 +40,12 @@ SLOW = 0.01
 """Seconds of a line on the loop that show a slow disk."""
 
 RESTS = 100
-"""The thread writes for so many times as long as a slow line took: the loop loses a hundredth of its time."""
+"""For so many times as long as a slow line took, lines on the loop are watched, and after another one written by the
+thread: the loop loses two hundredths of its time. To watch takes longer than to write.
+"""
+
+LOOKS = 0.01
+"""Seconds between two looks at whether the file was renamed: each takes longer than to write a line."""
 
 LOCAL = frozenset(("btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"))
 """File systems that no other machine can hold up."""
@@ -57,9 +62,10 @@ Waiting = list[tuple[bytes, asyncio.Future[None]]]
 class AuditLog:
     """Appends lines to ``file``, to standard output without one. Several processes may have one file.
 
-    It opens the file again when it was renamed or removed. ``failing`` tells whether the last write failed. A line may
-    take ``patience`` seconds; one that takes longer may be written all the same. ``now`` is a clock that never goes
-    back, in seconds; ``usage`` tells how often this thread has waited for anything but a processor.
+    It opens the file again when it was renamed or removed, at most LOOKS later. ``failing`` tells whether the last
+    write failed. A line may take ``patience`` seconds; one that takes longer may be written all the same. ``now`` is a
+    clock that never goes back, in seconds; ``usage`` tells how often this thread has waited for anything but a
+    processor.
     """
 
     def __init__(
@@ -75,7 +81,7 @@ class AuditLog:
         self._now = now
         self._usage = usage
         self._local = False
-        self._slow_until = float("-inf")
+        self._watched_until = self._slow_until = self._looked = float("-inf")
         self._stuck = False
         self._fd: int | None = None if file is not None else 1
         self._held: tuple[int, int] | None = None
@@ -139,19 +145,23 @@ class AuditLog:
         began = self._now()
         if self._fd is None or not self._local or self._stale or began < self._slow_until:
             return False
-        waits = self._usage().ru_nvcsw
+        waits = self._usage().ru_nvcsw if began < self._watched_until else None
         try:
-            if self._was_renamed():
-                return False
+            if began > self._looked + LOOKS:
+                if self._was_renamed():
+                    return False
+                self._looked = began
             self._write_whole(self._fd, line)
             self.failing = False
         except OSError:
             return False
         finally:
             ended = self._now()
-            # On a crowded machine the loop may have lost its processor meanwhile, which says nothing of the disk.
-            if ended - began > SLOW and self._usage().ru_nvcsw > waits:
-                self._slow_until = ended + RESTS * (ended - began)
+            if ended - began > SLOW:
+                self._watched_until = ended + RESTS * (ended - began)
+                # On a crowded machine the loop may have lost its processor meanwhile, which says nothing of the disk.
+                if waits is not None and self._usage().ru_nvcsw > waits:
+                    self._slow_until = self._watched_until
         return True
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -211,7 +221,11 @@ class AuditLog:
     def _write_whole(self, fd: int, line: bytes) -> None:
         """Write a line by one system call; what is left of one that was cut off is ended first. Raises OSError."""
         data = b"\n" + line if self._torn else line
-        count = _write(fd, data)
+        try:
+            count = os.write(fd, data)
+        except BlockingIOError:  # a pipe that does not wait is waited for
+            select.select([], [fd], [], FULL_FOR)
+            count = os.write(fd, data)
         self._torn = count < len(data) and (count > 0 or self._torn)
         if count < len(data):
             raise OSError("the line was cut off")
@@ -284,12 +298,3 @@ def _require_kind(found: os.stat_result) -> None:
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISCHR(found.st_mode)):
         sentence = "it is neither a regular file nor a character device; for a pipe set stdout"
         raise OSError(errno.EINVAL, sentence)
-
-
-def _write(fd: int, data: bytes) -> int:
-    """Write once; a pipe that does not wait is waited for. Raises OSError."""
-    try:
-        return os.write(fd, data)
-    except BlockingIOError:
-        select.select([], [fd], [], FULL_FOR)
-        return os.write(fd, data)

@@ -168,7 +168,7 @@ class Store(Protocol):
     async def spend(self, table: str, key: str, most: int, window: float) -> float:
         """Count one use of ``key``, unless ``most`` were counted in the last ``window`` seconds, by the store's clock.
 
-        RowRead and counting are one step, and one request. Returns 0.0 if it was counted, else the seconds until one
+        Reading and counting are one step, and one request. Returns 0.0 if it was counted, else the seconds until one
         will be. What is counted is no row: it ends with its window, and no listener is told.
         """
 

@@ -22,11 +22,11 @@ def derived(secret: bytes, purpose: str) -> bytes:
     return HKDF(SHA256(), 32, salt=None, info=_INFO + purpose.encode()).derive(secret)
 
 
-class SealedRows(StoreListener):
-    """Rows whose values are sealed. A value belongs to its table and key: under another one it does not open.
+class StoreSeal(StoreListener):
+    """The seal of all replicas over one ``store``. What is sealed for one place does not open for another.
 
-    ``secret`` gives the secret of all replicas; it is told the one that is held, None for none. It is asked when a row
-    is first read or written, and when the store may be another one. All methods raise StoreUnavailable.
+    ``secret`` gives the secret of all replicas; it is told the one that is held, None for none. It is asked by ``open``
+    at first, and when the store may be another one. All coroutines raise StoreUnavailable.
     """
 
     def __init__(self, store: Store, secret: Callable[[bytes | None], Awaitable[bytes]]) -> None:
@@ -61,6 +61,26 @@ class SealedRows(StoreListener):
         assert self._names, "the keys are derived first"
         return self._names
 
+    def sealed(self, plain: bytes, place: bytes) -> bytes:
+        """The value as others may keep it. ``open`` comes first."""
+        assert self._cipher is not None, "open comes first"
+        # Random nonces of 96 bits under one key: far below 2**32 values are sealed (NIST SP 800-38D, 8.3).
+        nonce = os.urandom(_NONCE)
+        return _FORMAT + nonce + self._cipher.encrypt(nonce, plain, place)
+
+    def unsealed(self, value: bytes, place: bytes) -> bytes | None:
+        """The value that was sealed; None where it was not sealed for this place with this key, or before ``open``."""
+        if self._cipher is None or value[:1] != _FORMAT or len(value) <= _NONCE:
+            return None
+        try:
+            return self._cipher.decrypt(value[1 : _NONCE + 1], value[_NONCE + 1 :], place)
+        except InvalidTag:
+            return None
+
+
+class SealedRows(StoreSeal):
+    """Rows whose values are sealed. A value belongs to its table and key."""
+
     async def get(self, table: str, key: str) -> tuple[Row, bytes] | None:
         """The row and what was sealed in it; None for no row, and for one that this key does not open."""
         row = await self.store.get(table, key)
@@ -72,24 +92,14 @@ class SealedRows(StoreListener):
     async def opened(self, table: str, row: Row) -> bytes | None:
         """The value that was sealed in a row; None where it was not sealed for this place with this key."""
         await self.open()
-        assert self._cipher is not None
-        value = row.value
-        if value[:1] != _FORMAT or len(value) <= _NONCE:
-            return None
-        try:
-            return self._cipher.decrypt(value[1 : _NONCE + 1], value[_NONCE + 1 :], _place(table, row.key))
-        except InvalidTag:
-            return None
+        return self.unsealed(row.value, _place(table, row.key))
 
     async def put(
         self, table: str, key: str, plain: bytes, *, expected: int | None = None, due: float | None = None
     ) -> Row:
         """Seal and write; as ``Store.put``. Raises Conflict."""
         await self.open()
-        assert self._cipher is not None
-        # Random nonces of 96 bits under one key: far below 2**32 rows are written (NIST SP 800-38D, 8.3).
-        nonce = os.urandom(_NONCE)
-        value = _FORMAT + nonce + self._cipher.encrypt(nonce, plain, _place(table, key))
+        value = self.sealed(plain, _place(table, key))
         return await self.store.put(table, key, value, expected=expected, due=due)
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:

@@ -19,6 +19,7 @@ import pytest
 
 from adapter.errors import AuditUnavailable
 from adapter.files.audit_log import RESTS, SLOW, AuditLog, is_local
+from tests.waiting import until
 
 
 async def test_a_line_is_there_when_its_write_ends(tmp_path: Path) -> None:
@@ -36,7 +37,8 @@ async def test_a_line_is_there_when_its_write_ends(tmp_path: Path) -> None:
 async def test_a_renamed_file_is_opened_again(tmp_path: Path) -> None:
     """As the usual tools rotate: rename, create or not; also when told so, and after a removal."""
     path = tmp_path / "audit.log"
-    log = AuditLog(path)
+    # A look at the file's name is due at each line.
+    log = AuditLog(path, now=count().__next__, usage=lambda: used(7))
     await log.write(b"one\n")
     path.rename(tmp_path / "audit.log.1")
     await log.write(b"two\n")
@@ -158,8 +160,7 @@ async def test_a_disk_that_is_stuck_holds_nobody_for_long(terminal: tuple[int, P
         termios.tcflow(back, termios.TCOON)
     finally:
         os.close(back)
-    while log.failing:
-        await asyncio.sleep(0.01)
+    await until(lambda: not (log.failing))
     await log.write(b"three\n")
     # A terminal hands on what was written when it comes to it.
     heard = b""
@@ -175,23 +176,24 @@ def used(waits: int) -> resource.struct_rusage:
 
 
 async def test_a_slow_disk_is_left_to_the_thread(tmp_path: Path) -> None:
-    """So is opening a file. After a line that took long the loop writes none for a hundred times as long."""
-    readings = [0.0, 0.0, 2 * SLOW, 2 * SLOW * (RESTS + 1) - 0.1, *[2 * SLOW * (RESTS + 1) + 0.1] * 2]
+    """So is opening a file. After two lines that took long the loop writes none for a hundred times as long."""
+    rest = 4 * SLOW + 2 * SLOW * RESTS
+    readings = [0.0, 0.0, 2 * SLOW, 2 * SLOW, 4 * SLOW, rest - 0.1, *[rest + 0.1] * 2]
     log = AuditLog(tmp_path / "audit.log", now=lambda: readings.pop(0), usage=map(used, count()).__next__)
-    for on_loop in (False, True, False, True):
+    for on_loop in (False, True, True, False, True):
         writing = asyncio.ensure_future(log.write(b"%d\n" % on_loop))
         await asyncio.sleep(0)
         assert writing.done() == on_loop
         await writing
-    assert (tmp_path / "audit.log").read_bytes() == b"0\n1\n0\n1\n"
+    assert (tmp_path / "audit.log").read_bytes() == b"0\n1\n1\n0\n1\n"
     await log.close()
 
 
 async def test_a_lost_processor_is_no_slow_disk(tmp_path: Path) -> None:
-    """A line that took long while its thread waited for nothing leaves the next one on the loop."""
-    readings = [0.0, 0.0, 2 * SLOW, 3 * SLOW, 3 * SLOW]
+    """Lines that took long while their thread waited for nothing leave the next one on the loop."""
+    readings = [0.0, 0.0, 2 * SLOW, 2 * SLOW, 4 * SLOW, 5 * SLOW, 5 * SLOW]
     log = AuditLog(tmp_path / "audit.log", now=lambda: readings.pop(0), usage=lambda: used(7))
-    for on_loop in (False, True, True):
+    for on_loop in (False, True, True, True):
         writing = asyncio.ensure_future(log.write(b"%d\n" % on_loop))
         await asyncio.sleep(0)
         assert writing.done() == on_loop

@@ -46,7 +46,7 @@ _BY_CODE = {
 
 LOST = "The connection to Redis was lost; it is opened again."
 UNREACHABLE = "Redis cannot be reached: check state_persistence.redis, and that the server runs."
-SILENT = "Redis does not answer within state_persistence.redis.timeout_seconds."
+SILENT = "Redis does not answer within 2 s."
 NO_TLS = "The TLS connection to Redis failed: check state_persistence.redis.tls and its certificates."
 NOT_OPEN = "The state store is not open."
 
@@ -83,19 +83,19 @@ def unavailable(error: Exception) -> StoreUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class RedisTls:
-    """TLS to the servers: ``ca`` replaces the authorities of the system, ``certificate`` and ``key`` are the own ones.
+    """TLS to the servers: ``ca`` replaces the authorities of the system, ``certificate`` is the file of the own one and
+    its key.
 
     ``insecure`` accepts any certificate.
     """
 
     ca: Path | None = None
     certificate: Path | None = None
-    key: Path | None = None
     insecure: bool = False
 
     def options(self) -> dict[str, Any]:
         """The options of redis-py."""
-        paths = {"ssl_ca_certs": self.ca, "ssl_certfile": self.certificate, "ssl_keyfile": self.key}
+        paths = {"ssl_ca_certs": self.ca, "ssl_certfile": self.certificate}
         given = {name: str(path) for name, path in paths.items() if path is not None}
         return given | {
             "ssl_cert_reqs": "none" if self.insecure else "required",

@@ -25,14 +25,14 @@ class Authority:
         self.path.write_bytes(_pem(signed.sign(self._key, hashes.SHA256())))
 
     def issue(self, name: str) -> tuple[Path, Path]:
-        """The files of a new certificate and its key."""
+        """The file of a new certificate with its key, and one of the key alone."""
         key = ec.generate_private_key(ec.SECP256R1())
         place = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
         made = _builder(_name(name), self._name, key.public_key()).add_extension(place, critical=False)
         certificate, secret = self._folder / f"{name}.pem", self._folder / f"{name}.key"
-        certificate.write_bytes(_pem(made.sign(self._key, hashes.SHA256())))
         form = serialization.PrivateFormat.PKCS8
         secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+        certificate.write_bytes(_pem(made.sign(self._key, hashes.SHA256())) + secret.read_bytes())
         return certificate, secret
 
 

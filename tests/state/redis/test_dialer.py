@@ -105,7 +105,7 @@ def store_over(server: Server, tls: RedisTls, host: str = "127.0.0.1") -> RedisS
 
 async def test_a_server_over_tls(secured: Server, authority: certificates.Authority) -> None:
     """With the authority of the server and a certificate of its own, or without looking at the server's."""
-    own = RedisTls(authority.path, *authority.issue("adapter"))
+    own = RedisTls(authority.path, authority.issue("adapter")[0])
     for tls in (own, replace(own, ca=None, insecure=True)):
         store, other = store_over(secured, tls), store_over(secured, tls)
         ear = Ear()
@@ -121,7 +121,7 @@ async def test_a_certificate_that_is_not_trusted(
     secured: Server, authority: certificates.Authority, tmp_path: Path
 ) -> None:
     """A server of an unknown authority, and one with another name, are told as a failure of TLS."""
-    own = RedisTls(authority.path, *authority.issue("adapter"))
+    own = RedisTls(authority.path, authority.issue("adapter")[0])
     stores = [
         store_over(secured, replace(own, ca=None)),
         store_over(secured, replace(own, ca=certificates.Authority(tmp_path).path)),

@@ -19,6 +19,7 @@ from adapter.state.redis.address import RedisAddress, RedisServer
 from adapter.state.redis.dialer import Dialer, LinkConnection, LinkLost
 from adapter.state.redis.link import RedisLink
 from adapter.state.redis.subscription import RedisSubscription, WordListener
+from tests.waiting import until
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -118,8 +119,7 @@ async def test_an_answer_to_nothing_ends_the_connection(server: ScriptedRedis, l
     """A server that answers more than it was asked is not believed any more."""
     await link.ask(b"PING")
     server.writers[-1].write(b"+stray\r\n")
-    while server.connections == 1:
-        await asyncio.sleep(0.001)
+    await until(lambda: server.connections != 1)
     assert await link.ask(b"PING") == b"OK"
 
 
@@ -212,8 +212,7 @@ async def test_a_fault_of_ours_keeps_nobody_waiting(server: ScriptedRedis) -> No
             with pytest.raises(StoreUnavailable):
                 await kept[1].ask(b"PING")
             await lost.wait()
-            while not any(b"SSUBSCRIBE" in command for command in server.commands):
-                await asyncio.sleep(0.001)
+            await until(lambda: any(b"SSUBSCRIBE" in command for command in server.commands))
             while True:
                 with contextlib.suppress(StoreUnavailable):
                     assert await kept[1].ask(b"PING") == b"OK"
