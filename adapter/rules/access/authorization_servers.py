@@ -17,7 +17,6 @@ from adapter.rules.access.network_addresses import (
     LONGEST_URL,
     is_inner_host,
     is_loopback_host,
-    may_be_asked,
     read_url,
     split_url,
 )
@@ -35,25 +34,6 @@ _PARAMETER = re.compile(r'(?:^|[\s,])(resource_metadata|scope)="([^"\\]{1,2048})
 
 _SCOPE_CHARACTERS = frozenset(map(chr, (0x21, *range(0x23, 0x5C), *range(0x5D, 0x7F))))
 """RFC 6749 §3.3, scope-token."""
-
-
-class ServerEndpoints(NamedTuple):
-    """An authorization server as its metadata, or the settings, describe it; URLs, None where it has no such endpoint.
-
-    ``names_issuer``: its authorization responses carry ``iss``. ``reads_documents``: it takes the URL of a client id
-    metadata document as client id. ``methods`` are the ways in which clients authenticate at its token endpoint;
-    empty where it does not say.
-    """
-
-    issuer: str
-    authorization: str
-    token: str
-    registration: str | None = None
-    revocation: str | None = None
-    names_issuer: bool = False
-    reads_documents: bool = False
-    methods: tuple[str, ...] = ()
-    scopes: tuple[str, ...] = ()
 
 
 class UpstreamResource(NamedTuple):
@@ -138,11 +118,15 @@ def server_metadata_urls(issuer: str) -> tuple[str, ...]:
     return tuple(urls)
 
 
-class IssuerMetadata(NamedTuple):
-    """The document of an issuer about itself; of its members only those that are asked for are looked at."""
+class ServerMetadata(NamedTuple):
+    """The document of an authorization server about itself; of its members only those that are asked for are looked at.
+
+    ``near``: see ``is_usable_url``; None where the settings, and no document, name the URLs.
+    """
 
     issuer: str
     members: Mapping[str, Any]
+    near: str | None
 
     def url(self, name: str) -> str:
         """The URL in a member, such as ``jwks_uri`` or ``token_endpoint``. Raises ValueError for one that is missing
@@ -151,56 +135,60 @@ class IssuerMetadata(NamedTuple):
         value = self.members.get(name)
         if not isinstance(value, str):
             raise ValueError(f"the issuer's metadata has no {name}")
-        if not may_be_asked(value, self.issuer):
+        if self.near is not None and not is_usable_url(value, self.near):
             raise ValueError(f"the {name} of the issuer's metadata is not a usable URL")
         return value
 
+    def url_if_any(self, name: str) -> str | None:
+        """The URL in a member, None for one that is missing or must not be asked."""
+        try:
+            return self.url(name)
+        except ValueError:
+            return None
 
-def read_metadata(document: bytes, issuer: str, *, forgiving: bool = False) -> IssuerMetadata:
+    def names(self, member: str) -> tuple[str, ...]:
+        """The texts in a member that is a list, as many as are looked at."""
+        return _names(self.members, member)
+
+    def says(self, member: str) -> bool:
+        """Tell whether a member is true."""
+        return self.members.get(member) is True
+
+
+def read_metadata(document: bytes, issuer: str, near: str | None = None) -> ServerMetadata:
     """Read the metadata of ``issuer``. Raises ValueError, also for that of any other.
 
-    Otherwise one server could have another one's keys or codes (RFC 8414 §3.3 and §6.2, mix-up). ``forgiving``: a
-    slash at the end may differ, as it does in many documents that name authorization servers.
+    Otherwise one server could have another one's keys or codes (RFC 8414 §3.3 and §6.2, mix-up). ``near``: who named
+    the issuer, where that is a document and not the settings; a slash at the end may differ then, as it does in many
+    of them.
     """
     members = read_object(document)
     named = members.get("issuer")
-    if named != issuer and not (
-        forgiving and isinstance(named, str) and named.rstrip("/") == issuer.rstrip("/")
-    ):
-        must = "" if forgiving else "; the setting must be equal to it to the last character"
+    if named != issuer and not (near and isinstance(named, str) and named.rstrip("/") == issuer.rstrip("/")):
+        must = "" if near else "; the setting must be equal to it to the last character"
         raise ValueError(f"the metadata names another issuer{must}")
-    return IssuerMetadata(named, members)
+    return ServerMetadata(named, members, near or issuer)
 
 
 # --- documents --------------------------------------------------------------------------------------------------
 
 
-def server_endpoints(metadata: IssuerMetadata, near: str) -> ServerEndpoints:
-    """The endpoints in the metadata of an issuer. Raises ValueError, with a sentence that quotes nothing of it.
+def require_code_grant(metadata: ServerMetadata) -> None:
+    """Raise ValueError, with a sentence that quotes nothing of the metadata, where no code can be asked for.
 
-    ``near``: see ``is_usable_url``. A server that does not say that it offers PKCE with S256 is refused:
-    MCP 2025-11-25, "Authorization Code Protection".
+    A server that does not say that it offers PKCE with S256 is refused: MCP 2025-11-25, "Authorization Code
+    Protection".
     """
-    found = metadata.members
-    _require_pkce(found)
-    responses = _names(found, "response_types_supported")
+    _require_pkce(metadata)
+    responses = metadata.names("response_types_supported")
     if responses and "code" not in responses:
         raise ValueError("the authorization server does not offer the authorization code grant")
-    return ServerEndpoints(
-        metadata.issuer,
-        _required_url(found, "authorization_endpoint", near),
-        _required_url(found, "token_endpoint", near),
-        _url(found, "registration_endpoint", near),
-        _url(found, "revocation_endpoint", near),
-        found.get("authorization_response_iss_parameter_supported") is True,
-        found.get("client_id_metadata_document_supported") is True,
-        _names(found, "token_endpoint_auth_methods_supported"),
-        _names(found, "scopes_supported"),
-    )
+    metadata.url("authorization_endpoint")
+    metadata.url("token_endpoint")
 
 
-def _require_pkce(found: Mapping[str, Any]) -> None:
-    if found.get("code_challenge_methods_supported") is None:
+def _require_pkce(metadata: ServerMetadata) -> None:
+    if metadata.members.get("code_challenge_methods_supported") is None:
         # OpenID Connect Discovery does not define the member, and servers that offer PKCE leave it out. Only a person
         # can know that theirs does.
         raise ValueError(
@@ -208,14 +196,14 @@ def _require_pkce(found: Mapping[str, Any]) -> None:
             "code_challenge_methods_supported. If it does offer S256, set issuer, authorization_endpoint, "
             "token_endpoint and client_id in servers[].upstream.auth, and the metadata is not asked"
         )
-    if "S256" not in _names(found, "code_challenge_methods_supported"):
+    if "S256" not in metadata.names("code_challenge_methods_supported"):
         raise ValueError("the authorization server does not offer PKCE with S256")
 
 
 def read_resource_metadata(document: bytes, url: str, *told: str) -> UpstreamResource:
     """The metadata of the resource at ``url``, which may name one of ``told`` as well (``resource_metadata_urls``).
 
-    Raises ValueError as ``server_endpoints``.
+    Raises ValueError as ``require_code_grant``.
     """
     try:
         found = read_object(document)
@@ -252,15 +240,3 @@ def _names(found: Mapping[str, Any], member: str) -> tuple[str, ...]:
     if not isinstance(listed, list):
         return ()
     return tuple(each for each in listed[:MOST_NAMES] if isinstance(each, str) and len(each) <= LONGEST_URL)
-
-
-def _url(found: Mapping[str, Any], member: str, near: str) -> str | None:
-    url = found.get(member)
-    return url if isinstance(url, str) and is_usable_url(url, near) else None
-
-
-def _required_url(found: Mapping[str, Any], member: str, near: str) -> str:
-    url = _url(found, member, near)
-    if url is None:
-        raise ValueError(f"the metadata of the authorization server has no usable {member}")
-    return url

@@ -57,55 +57,47 @@ def decode_session(data: bytes, now: float) -> BrowserSession | None:
 
 Role = Literal["operator", "viewer"]
 
+SCOPE = "scope"
+"""The claim that holds scopes (RFC 9068), in one text or a list."""
+
 
 @dataclass(frozen=True, slots=True)
 class RoleRules:
-    """Scopes and claims that make an operator or a viewer; any one of them is enough.
+    """Claims that make an operator or a viewer; any one of them is enough.
 
-    ``operator_claims`` and ``viewer_claims`` are values by claim, of which the claim has to be or to hold one. Without
-    terms for viewers everybody who has signed in is one.
+    Each has values, of which the claim has to be or to hold one; that of ``scope`` is the scopes. Without terms for
+    viewers everybody who has signed in is one.
     """
 
-    operator_scopes: Collection[str] = ()
-    operator_claims: Mapping[str, Collection[str]] = field(default_factory=dict)
-    viewer_scopes: Collection[str] = ()
-    viewer_claims: Mapping[str, Collection[str]] = field(default_factory=dict)
+    operators: Mapping[str, Collection[str]] = field(default_factory=dict)
+    viewers: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def role_of(self, scopes: frozenset[str], claims: Mapping[str, Any]) -> Role | None:
         """The role of a person with these scopes and claims, None for nobody of these."""
-        if _fits(self.operator_scopes, self.operator_claims, scopes, claims):
+        if _fits(self.operators, scopes, claims):
             return "operator"
-        everybody = not self.viewer_scopes and not self.viewer_claims
-        return (
-            "viewer" if everybody or _fits(self.viewer_scopes, self.viewer_claims, scopes, claims) else None
-        )
+        return "viewer" if not self.viewers or _fits(self.viewers, scopes, claims) else None
 
     @property
     def needed(self) -> str:
         """What makes a viewer or an operator, in words; a part of it where there is much."""
-        scopes = [f"the scope {scope}" for scope in sorted({*self.viewer_scopes, *self.operator_scopes})]
-        claims = [
-            f"{value} in {name}"
-            for terms in (self.viewer_claims, self.operator_claims)
+        rights = (
+            f"the scope {value}" if name == SCOPE else f"{value} in {name}"
+            for terms in (self.viewers, self.operators)
             for name, values in terms.items()
             for value in sorted(values)
-        ]
-        named = list(dict.fromkeys([*scopes, *claims]))
+        )
+        named = list(dict.fromkeys(rights))
         more = ["another right"] if len(named) > MOST_NAMED else []
         return " or ".join([*named[:MOST_NAMED], *more])
 
 
-def _fits(
-    wanted_scopes: Collection[str],
-    wanted_claims: Mapping[str, Collection[str]],
-    scopes: frozenset[str],
-    claims: Mapping[str, Any],
-) -> bool:
-    if not scopes.isdisjoint(wanted_scopes):
-        return True
-    return any(
-        not _texts(claim_of(claims, name)).isdisjoint(values) for name, values in wanted_claims.items()
-    )
+def _fits(wanted: Mapping[str, Collection[str]], scopes: frozenset[str], claims: Mapping[str, Any]) -> bool:
+    for name, values in wanted.items():
+        held = scopes if name == SCOPE else _texts(claim_of(claims, name))
+        if not held.isdisjoint(values):
+            return True
+    return False
 
 
 def _texts(value: Any) -> set[str]:

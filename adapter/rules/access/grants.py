@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import urlencode, urlsplit
 
 import orjson
+from pydantic import SecretStr
 
 LONGEST_TOKEN = 16 << 10
 """Characters of a token: longer ones fit into no header field."""
@@ -212,6 +213,15 @@ class OAuthClient(NamedTuple):
 
     def __repr__(self) -> str:
         return f"<OAuthClient {self.id!r} by {self.method}>"
+
+
+def configured_client(client_id: str, secret: SecretStr | None, method: str) -> OAuthClient:
+    """The client of the settings, which is public without a secret."""
+    return (
+        OAuthClient(client_id)
+        if secret is None
+        else OAuthClient(client_id, secret.get_secret_value(), method)
+    )
 
 
 def client_metadata(name: str, redirect: str, *, loopback: bool) -> dict[str, Any]:

@@ -78,24 +78,6 @@ LONGEST_URL = 2048
 """Characters of a URL in a document."""
 
 
-def may_be_asked(url: str, issuer: str) -> bool:
-    """Tell whether a URL that an issuer's metadata names may be asked.
-
-    It is https; or http to this machine, where the issuer itself is reached so: any other issuer could have the
-    adapter ask its neighbours.
-    """
-    parts, trusted = read_url(url), split_url(issuer)
-    if parts is None or trusted is None:
-        return False
-    if parts.scheme == "https":
-        return True
-    return (
-        parts.scheme == trusted.scheme == "http"
-        and is_loopback(parts.hostname or "")
-        and is_loopback(trusted.hostname or "")
-    )
-
-
 def read_url(url: str, longest: int = LONGEST_URL) -> SplitResult | None:
     """The parts of a URL in a document; None for one without a host, with credentials or a fragment, or of characters
     that no URL has, or more than ``longest``.

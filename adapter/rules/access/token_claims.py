@@ -35,11 +35,6 @@ def untimely(claims: Mapping[str, Any], now: float, leeway: float) -> str | None
         return "the token does not say when it expires"
     if now >= expires + leeway:
         return "the token has expired"
-    return premature(claims, now, leeway)
-
-
-def premature(claims: Mapping[str, Any], now: float, leeway: float) -> str | None:
-    """As ``untimely``, without regard to the end."""
     for name in ("nbf", "iat"):
         if claims.get(name) is None:
             continue

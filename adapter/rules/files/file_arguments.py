@@ -30,6 +30,7 @@ _MEDIA_WORDS = frozenset(
 _INPUT_WORDS = frozenset(["source", "src", "input", "in", "from"])
 _OUTPUT_WORDS = frozenset(["output", "out", "dest", "destination", "target", "save", "export"])
 _FOLDER_TOOLS = frozenset({"directory", "directories", "folder", "folders", "dir", "tree"})
+_SEEKING = frozenset({"search", "find", "list", "glob", "grep"})
 _NO_FILE_WORDS = frozenset((
     "dir", "directory", "folder", "root", "cwd", "repo", "repository", "url", "uri", "json", "id",
     "type", "format", "pattern",
@@ -102,7 +103,7 @@ def _proposal(tool: Mapping[str, Any], argument: str, definition: Mapping[str, A
     words, text = _words(argument), _description(definition)
     inline = values.get("contentEncoding") == "base64" or values.get("format") in ("byte", "binary")
     marked = _MARK in definition or _MARK in values
-    if not (marked or inline or _words(name).isdisjoint(_FOLDER_TOOLS)):
+    if _is_for_folders(_words(name)) and not (marked or inline):
         return None
     reason = f"its schema has {_MARK}" if marked else _reason(argument, words, values, text, inline)
     if reason is None:
@@ -116,6 +117,11 @@ def _proposal(tool: Mapping[str, Any], argument: str, definition: Mapping[str, A
     if produces:
         return FileArgument(name, argument, "produce", reason)
     return FileArgument(name, argument, "consume", reason, inline, None if inline else may_edit(tool))
+
+
+def _is_for_folders(words: frozenset[str]) -> bool:
+    """Tell whether the words in a tool's name say that its path leads to a folder: ``search_files`` looks below one."""
+    return not words.isdisjoint(_FOLDER_TOOLS) or ("files" in words and not words.isdisjoint(_SEEKING))
 
 
 def _text_schema(definition: Mapping[str, Any]) -> Mapping[str, Any] | None:

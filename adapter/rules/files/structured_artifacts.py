@@ -1,7 +1,8 @@
 """The member of structured content in which a tool's artifacts stand, and output schemas that allow it. Pure.
 
 Some hosts show their model nothing but structured content where a result has some, and most clients check that by the
-tool's output schema. So whatever that accepts must be accepted with the member, too, and without it as before.
+tool's output schema. So whatever that accepts must be accepted with the member, too, and without it as before. Where
+results may be shortened, a schema also allows what is left of them.
 """
 
 from __future__ import annotations
@@ -144,3 +145,64 @@ def _moved(target: str, own: object) -> str:
     """
     within = target.removeprefix(own) if isinstance(own, str) else target
     return f"#/anyOf/0{within[1:]}" if within in ("", "#") or within.startswith("#/") else target
+
+
+# --- schemas of results that may be shortened ----------------------------------------------------------------------
+
+DEEPEST = 64
+"""Levels of a schema that are widened; a value that is shortened below them does not fit."""
+
+# What a shorter list, or a text that was cut, may not meet any more.
+_UNMET = frozenset(
+    (
+        *("minItems", "contains", "minContains", "maxContains", "uniqueItems", "unevaluatedItems"),
+        *("minLength", "pattern", "format", "contentEncoding", "contentMediaType", "contentSchema"),
+    )
+)
+_ONE = frozenset(
+    (
+        *("items", "additionalItems", "additionalProperties", "unevaluatedProperties"),
+        *("then", "else"),
+    )
+)
+_SEVERAL = frozenset(("allOf", "anyOf", "prefixItems", "items"))
+_SCHEMAS_BY_NAME = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
+
+
+def shortenable(schema: Mapping[str, Any]) -> Any:
+    """A schema that allows what this one does, and whatever is left of it, with the artifact that has the rest."""
+    if b"/oneOf/" in dump(schema):
+        # What refers into a place that is no longer there would make the schema one that nobody can read.
+        return schema
+    wide = widened(schema)
+    names = free_members(wide)
+    return parse(allowing(dump(wide), wide, names)) if names else wide
+
+
+def widened(schema: Any, depth: int = 0) -> Any:
+    """A schema that allows whatever this one does, with lists that end earlier and texts that are cut.
+
+    What stands below ``not`` and ``if`` stays: there a wider schema would allow less.
+    """
+    if not isinstance(schema, Mapping) or depth > DEEPEST:
+        return schema
+    wide: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _UNMET:
+            continue
+        if key in _SCHEMAS_BY_NAME and isinstance(value, Mapping):
+            wide[key] = {name: widened(each, depth + 1) for name, each in value.items()}
+        elif key in _SEVERAL and isinstance(value, list):
+            wide[key] = [widened(each, depth + 1) for each in value]
+        else:
+            wide[key] = widened(value, depth + 1) if key in _ONE else value
+    branches = wide.pop("oneOf", None)
+    if branches is not None:
+        # Branches that were told apart by what is dropped may all fit: any of them will do.
+        any_of = {
+            "anyOf": [widened(each, depth + 1) for each in branches]
+            if isinstance(branches, list)
+            else branches
+        }
+        wide["allOf"] = [*wide["allOf"], any_of] if isinstance(wide.get("allOf"), list) else [any_of]
+    return wide

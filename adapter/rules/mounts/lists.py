@@ -34,7 +34,19 @@ TOOLS, PROMPTS = SHAPES[OfferKind.TOOL], SHAPES[OfferKind.PROMPT]
 RESOURCES, TEMPLATES = SHAPES[OfferKind.RESOURCE], SHAPES[OfferKind.TEMPLATE]
 KINDS: Mapping[str, ListShape] = {shape.method: shape for shape in SHAPES.values()}
 
+TOLD = TOOLS, PROMPTS, RESOURCES
+"""The lists of which servers say that they have changed; templates are resources there."""
+
+_CHANGED = re.compile(rb"(tools|prompts|resources)\\?/list_changed")
 _KINDS = {shape.method: kind for kind, shape in SHAPES.items()}
+
+
+def changes_in(message: bytes) -> tuple[ListShape, ...]:
+    """The lists of which a message may say that they have changed."""
+    if b"/list_changed" not in message:
+        return ()
+    found = _CHANGED.findall(message)
+    return tuple(shape for shape in TOLD if shape.key.encode() in found) or TOLD
 
 
 class ServerList(NamedTuple):

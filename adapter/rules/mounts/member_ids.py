@@ -65,15 +65,8 @@ def member_id(value: object, servers: Collection[str]) -> MemberId | None:
     return MemberId(found[0], text) if is_id else None
 
 
-def is_plain(data: bytes) -> bool:
-    """Tell whether nothing in these bytes can be an id of a server's: most results are so."""
-    # An escape may hide a key.
-    return (
-        b'"method"' not in data
-        and b'"taskId"' not in data
-        and b'"requestState"' not in data
-        and b"\\u" not in data
-    )
+HINTS = (b'"method"', b'"taskId"', b'"requestState"', b"\\u")
+"""One of these is in any message that has an id of a server's: an escape may hide a key."""
 
 
 def downward(server: str, data: bytes, marked: str | None = None) -> bytes:
@@ -81,7 +74,7 @@ def downward(server: str, data: bytes, marked: str | None = None) -> bytes:
     requests.
     """
     marked = marked or server
-    if is_plain(data) or len(data) > LARGEST:
+    if len(data) > LARGEST or not any(hint in data for hint in HINTS):
         return data
     try:
         message = parse(data)
@@ -92,20 +85,15 @@ def downward(server: str, data: bytes, marked: str | None = None) -> bytes:
     edits: list[Edit] = [Replace(path, dump(f"{server}.{task}")) for path, task in _tasks(message)]
     if isinstance(message.get("method"), str):
         if message.get("id") is not None:
-            edits.append(_told_apart(marked, data, ("id",)))
+            edits.append(_marked(marked, data, ("id",)))
             if token_of(data) is not None:
-                edits.append(_told_apart(marked, data, TOKEN))
+                edits.append(_marked(marked, data, TOKEN))
         elif message["method"] == CANCELLED and named(message, "requestId") is not None:
-            edits.append(_told_apart(marked, data, ("params", "requestId")))
+            edits.append(_marked(marked, data, ("params", "requestId")))
     return edit(data, edits) if edits else data
 
 
-def is_news(data: bytes) -> bool:
-    """Tell whether a message may say that a list has changed."""
-    return b"/list_changed" in data
-
-
-def _told_apart(server: str, data: bytes, path: Path) -> Replace:
+def _marked(server: str, data: bytes, path: Path) -> Replace:
     span = find(data, path)
     assert span is not None, "it was just read"
     return Replace(path, tagged(server, data[span[0] : span[1]]))

@@ -25,6 +25,7 @@ _DIGITS = 8
 """Of the digest in a shortened name."""
 
 _ACCEPTED = re.compile(r"[A-Za-z0-9_-]+")
+_SHORTENED = re.compile(rf"_[0-9a-f]{{{_DIGITS}}}\Z")
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -170,7 +171,12 @@ class NameTable:
         return self._owners.get(shown) or self._unlisted(shown)
 
     def is_certain(self, shown: str) -> bool:
-        """Tell whether the lists of servers that are not known here can say nothing else about the owner of a name."""
+        """Tell whether the lists of servers that are not known here can say nothing else about the owner of a name.
+
+        Only they tell which name was shortened to one that looks so.
+        """
+        if _SHORTENED.search(shown):
+            return False
         prefixes = (self._rules.prefix(each) for each in self._servers)
         return self._unlisted(shown) is not None and sum(map(shown.startswith, prefixes)) == 1
 

@@ -50,9 +50,13 @@ _VARIABLE = re.compile(r"\{[^{}]*\}")
 _FLAT_UI = "ui/resourceUri"
 
 
+HINTS: Final = (b'"uri"', b"resourceUri", b"\\u")
+"""One of these is in any message that has a URI: an escape may hide a key."""
+
+
 def names_uri(data: bytes) -> bool:
     """Tell whether a message may have a URI that is to be told apart."""
-    return b'"uri"' in data or b"resourceUri" in data or b"\\u" in data
+    return any(hint in data for hint in HINTS)
 
 
 def told_apart(server: str, uri: str) -> str:

@@ -12,24 +12,14 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
-
-from jsonschema_rs import (
-    Draft4Validator,
-    Draft6Validator,
-    Draft7Validator,
-    Draft201909Validator,
-    Draft202012Validator,
-    EmailOptions,
-    RegexOptions,
-    ValidationError,
-    ValidationErrorKind,
-    Validator,
-)
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from adapter.rules.schema.cost import PARTS, STEPS, Cost, SchemaInvalid, SchemaTooLarge
 from adapter.rules.schema.wording import MASK, Fault, fault_of, message_of, uncheckable, unrecognized
 from adapter.rules.text.events import shortened
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
 
 MOST_FAULTS = 100
 """So many are told of one call; whoever has made more is helped by no longer list."""
@@ -41,16 +31,16 @@ FORMATS: Final = (
 )
 """The formats of texts that inputs of hosted tools may name."""
 
-DRAFTS: Final[Mapping[str, type[Validator]]] = MappingProxyType(
+DRAFTS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "http://json-schema.org/draft-04/schema": Draft4Validator,
-        "http://json-schema.org/draft-06/schema": Draft6Validator,
-        "http://json-schema.org/draft-07/schema": Draft7Validator,
-        "https://json-schema.org/draft/2019-09/schema": Draft201909Validator,
-        "https://json-schema.org/draft/2020-12/schema": Draft202012Validator,
+        "http://json-schema.org/draft-04/schema": "Draft4Validator",
+        "http://json-schema.org/draft-06/schema": "Draft6Validator",
+        "http://json-schema.org/draft-07/schema": "Draft7Validator",
+        "https://json-schema.org/draft/2019-09/schema": "Draft201909Validator",
+        "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
     }
 )
-"""By the URI of their meta-schema, without the ``#`` that may stand at its end."""
+"""The library's classes by the URI of their meta-schema, without the ``#`` that may stand at its end."""
 
 _LARGE_PATTERN = 1 << 21
 _SMALL_PATTERN = 1 << 17
@@ -124,7 +114,7 @@ class Checker:
         return [fault_of(error, self._schema) for error in errors]
 
 
-Compiled = tuple[Validator, Mapping[str, str]]
+Compiled = tuple["Validator", Mapping[str, str]]
 
 
 def compile_schema(
@@ -152,8 +142,13 @@ def why_not(pattern: str) -> str | None:
 
 
 def _compiled(schema: Any, large: bool, formats: bool) -> Compiled:
+    # Late: it is large, comes with an extra of the package, and few settings need it.
+    import jsonschema_rs
+    from jsonschema_rs import EmailOptions, RegexOptions, ValidationError, ValidationErrorKind
+
     named = schema.get("$schema") if isinstance(schema, dict) else None
-    draft = DRAFTS.get(named.removesuffix("#") if isinstance(named, str) else "", Draft202012Validator)
+    uri = named.removesuffix("#") if isinstance(named, str) else ""
+    draft: type[Validator] = getattr(jsonschema_rs, DRAFTS.get(uri, "Draft202012Validator"))
     size = _LARGE_PATTERN if large else _SMALL_PATTERN
     unjudged: dict[str, str] = {}
     spelled_out = False
@@ -187,7 +182,7 @@ def _compiled(schema: Any, large: bool, formats: bool) -> Compiled:
 
 
 def _refusal(error: ValidationError) -> SchemaInvalid:
-    if isinstance(error.kind, ValidationErrorKind.Referencing):
+    if error.kind.name == "$ref":
         return SchemaInvalid(f"The schema refers to a part that does not exist: {error.message}")
     place = shortened(".".join(shortened(str(part), 100) for part in error.instance_path), 200) or "its root"
     return SchemaInvalid(f"The schema is invalid at {place}: {message_of(error)}")

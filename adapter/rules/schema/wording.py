@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
-
-from jsonschema_rs import ValidationError
-from jsonschema_rs import ValidationErrorKind as Kind
+from typing import TYPE_CHECKING, Any
 
 from adapter.rules.results import refusals
 from adapter.rules.results.refusals import AsShown, Issue
 from adapter.rules.text.events import shortened
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
 
 _LONGEST = 300
 _LONGEST_SENT = 80
@@ -80,6 +80,8 @@ def read_fault(written: Mapping[str, Any]) -> Fault:
 
 def fault_of(error: ValidationError, schema: Any) -> Fault:
     """The fault that an error of the library is; ``schema`` is the whole one."""
+    from jsonschema_rs import ValidationErrorKind as Kind
+
     path, kind = tuple(error.instance_path), error.kind
     message = message_of(error)
     match kind:
@@ -141,6 +143,8 @@ def _of(keyword: str, issue: Issue, message: str, why: str, field: str | None = 
 
 def _types(error: ValidationError) -> Sequence[str]:
     """Return the types that would fit, if only the type is wrong."""
+    from jsonschema_rs import ValidationErrorKind as Kind
+
     match error.kind:
         case Kind.Type(types):
             return types

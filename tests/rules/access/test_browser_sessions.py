@@ -31,10 +31,8 @@ def test_a_session_is_read_until_it_expires() -> None:
 # --- roles ------------------------------------------------------------------------------------------------------
 
 TERMS = RoleRules(
-    frozenset({"admin"}),
-    {"groups": frozenset({"operators"}), "realm.roles": frozenset({"boss"})},
-    frozenset({"read"}),
-    {"groups": frozenset({"staff"})},
+    {"scope": {"admin"}, "groups": {"operators"}, "realm.roles": {"boss"}},
+    {"scope": {"read"}, "groups": {"staff"}},
 )
 
 
@@ -64,11 +62,9 @@ def test_without_terms_everybody_is_a_viewer() -> None:
 
 def test_what_is_needed_is_named() -> None:
     """Each right once, those for viewers first; of many only some."""
-    terms = RoleRules(
-        frozenset({"admin"}), {"groups": frozenset({"ops"})}, viewer_claims={"groups": frozenset({"staff"})}
-    )
-    assert terms.needed == "the scope admin or staff in groups or ops in groups"
-    many = RoleRules(viewer_scopes=frozenset(map(str, range(100))))
+    terms = RoleRules({"scope": {"admin"}, "groups": {"ops"}}, {"groups": {"staff"}})
+    assert terms.needed == "staff in groups or the scope admin or ops in groups"
+    many = RoleRules(viewers={"scope": set(map(str, range(100)))})
     assert many.needed.endswith(" or another right") and len(many.needed) < 200
 
 

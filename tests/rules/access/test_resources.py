@@ -96,10 +96,7 @@ def test_the_well_known_part_stands_before_the_path(
         (
             f"{BASE}/a",
             {"a": "/b", "b": "/a/b"},
-            {
-                **{"/a/b": "a", "/b": "a", "/a/a/b": "b"},
-                **{"/console": CONSOLE, "/a/console": CONSOLE},
-            },
+            {**{"/a/b": "a", "/b": "a", "/a/a/b": "b"}, **{"/console": CONSOLE, "/a/console": CONSOLE}},
         ),
     ],
 )
@@ -261,8 +258,7 @@ def test_only_usable_authorization_servers_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
-    [b"", b"[]", document(resource="https://bank.example/mcp"), document(authorization_servers=[])],
+    "told", [b"", b"[]", document(resource="https://bank.example/mcp"), document(authorization_servers=[])]
 )
 def test_metadata_that_are_not_the_upstreams(told: bytes) -> None:
     """Nothing is published in the name of a stranger."""
@@ -282,10 +278,7 @@ def test_metadata_that_are_not_the_upstreams(told: bytes) -> None:
         ('Basic realm="a"', f'Basic realm="a", Bearer {MEMBER}'),
         ('Basic realm="a", Bearer', f'Basic realm="a", Bearer {MEMBER}'),
         ("Bearer, Negotiate", f"Bearer {MEMBER}, Negotiate"),
-        (
-            'Bearer resource_metadata="https://x/\\"y", resource_metadata = "z"',
-            f"Bearer {MEMBER}, {MEMBER}",
-        ),
+        ('Bearer resource_metadata="https://x/\\"y", resource_metadata = "z"', f"Bearer {MEMBER}, {MEMBER}"),
     ],
 )
 def test_challenge_names_the_metadata_of_the_mount(challenge: str | None, expected: str) -> None:

@@ -14,7 +14,6 @@ from adapter.rules.access.token_claims import (
     MOST_VALUES,
     is_bounded,
     moment,
-    premature,
     read_object,
     scopes_of,
     texts,
@@ -39,7 +38,6 @@ def test_any_claims_can_be_judged(claims: dict[str, Any], now: float, leeway: fl
         end = moment(claims["exp"])
         assert end is not None
         assert now < end + leeway
-        assert premature(claims, now, leeway) is None
 
 
 @given(st.floats(1, 2e9), st.floats(0, 300))

@@ -220,13 +220,18 @@ def test_a_goose_extension_has_a_description() -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("token", [None, "MY_TOKEN"])
-def test_every_client_has_an_entry(client: str, token: str | None) -> None:
-    """It leads to the URL, and names the variable of the token without holding any token."""
+@pytest.mark.parametrize("flags", [None, (), ("--folder", "/home/ada/Shared documents")])
+def test_every_client_has_an_entry(client: str, token: str | None, flags: tuple[str, ...] | None) -> None:
+    """It leads to the URL or to the command, and names the variable of the token without holding any token."""
     known = CLIENTS[client]
-    address = ServerAddress("demo", "http://127.0.0.1:8932/mcp/demo", token)
+    url = "http://127.0.0.1:8932/mcp/demo"
+    command = () if flags is None else ("/bin/mcp-adapter", "connect", url, *flags)
+    address = ServerAddress("demo", url, token, command)
     text = entry_text(known.format, known.keys, "demo", known.entry(address))
     value = read(known.format, text)
     for key in (*known.keys, "demo"):
         value = value[key]
     assert address.url in json.dumps(value)
     assert ("MY_TOKEN" in text) == (token is not None)
+    if command:
+        assert [value.get("command") or value["cmd"], *value["args"]][: len(command)] == [*command]

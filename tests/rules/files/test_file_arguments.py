@@ -83,7 +83,9 @@ def test_no_file_is_seen_where_none_is(properties: dict[str, Any]) -> None:
     assert propose([tool("x", **properties)]) == []
 
 
-@pytest.mark.parametrize("name", ["list_directory", "create_folder", "directoryTree"])
+@pytest.mark.parametrize(
+    "name", ["list_directory", "create_folder", "directoryTree", "search_files", "listFiles"]
+)
 def test_a_tool_for_folders_takes_no_files(name: str) -> None:
     """Its path leads to a folder."""
     assert propose([tool(name, path=TEXT)]) == []

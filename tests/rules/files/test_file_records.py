@@ -80,8 +80,7 @@ def test_key_and_place_name_the_same_file(record: FileRecord) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "size"),
-    [(b'{"size":12}', 12), (b'{"size":"12"}', 0), (b"{}", 0), (b"[]", 0), (b"no JSON", 0)],
+    ("data", "size"), [(b'{"size":12}', 12), (b'{"size":"12"}', 0), (b"{}", 0), (b"[]", 0), (b"no JSON", 0)]
 )
 def test_size_is_read_out_of_a_row(data: bytes, size: int) -> None:
     """None counts where this version cannot read it."""

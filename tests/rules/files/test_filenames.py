@@ -64,14 +64,7 @@ def test_a_disk_takes_every_stored_name(tmp_path_factory: pytest.TempPathFactory
 
 HARMLESS = [
     *("名前.txt", "résumé (1).pdf", "отчёт.docx", "تقرير.csv", "नमस्ते.md", "می‌خواهم.txt", "👩‍💻.png"),
-    *(
-        "a b.txt",
-        "archive.tar.gz",
-        "it's 50% & more, #1 [final]~.txt",
-        "-rf",
-        "no extension",
-        "conman.txt",
-    ),
+    *("a b.txt", "archive.tar.gz", "it's 50% & more, #1 [final]~.txt", "-rf", "no extension", "conman.txt"),
     *("com10", "console.log", "e\u0301.txt", "／.txt"),
 ]
 """Spaces, marks, joiners and every script."""

@@ -50,10 +50,7 @@ def test_a_file_that_never_fits_evicts_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "gone"),
-    [
-        ("lru_uploads_then_artifacts", ["u1", "u2", "a1"]),
-        ("lru_artifacts_then_uploads", ["a1", "a2", "u1"]),
-    ],
+    [("lru_uploads_then_artifacts", ["u1", "u2", "a1"]), ("lru_artifacts_then_uploads", ["a1", "a2", "u1"])],
 )
 def test_what_goes_first(policy: Policy, gone: Sequence[str]) -> None:
     """One kind before the other, in each the longest unused first, and no more than needed; what is empty frees

@@ -95,10 +95,7 @@ KNOWN_PLACES = [
     (f"[Screenshot](../../data/{SHOT})", "[Screenshot](artifact://held)"),
     (f"path: './../ad apter/data/{BOOK}',", "path: 'artifact://simple',"),
     (f"- [Page](./{BOOK}) {BOOK}. and more", "- [Page](artifact://simple) artifact://simple. and more"),
-    (
-        f"/mnt/other/{BOOK} ~/x/{BOOK} /mnt/名/{BOOK}",
-        "artifact://simple artifact://simple artifact://simple",
-    ),
+    (f"/mnt/other/{BOOK} ~/x/{BOOK} /mnt/名/{BOOK}", "artifact://simple artifact://simple artifact://simple"),
     (f"file:///mnt/{BOOK} file:../{BOOK}", "artifact://simple artifact://simple"),
     (f"../../data/{quote(SHOT)}", "artifact://held"),
     (f"?path={quote('../data/' + SHOT, safe='')}&x", "?path=artifact://held&x"),
@@ -106,10 +103,7 @@ KNOWN_PLACES = [
     (json.dumps({"path": f"../data/{SHOT}"}), '{"path": "artifact://held"}'),
     (f"..\\/data\\/{BOOK}".replace("/", "\\/"), "artifact://simple"),
     (f"done\\n../data/{BOOK}\\n{BOOK}\\nnext", "done\\nartifact://simple\\nartifact://simple\\nnext"),
-    (
-        f"保存到../data/{BOOK}，保存到/mnt/{BOOK}中。",
-        "保存到artifact://simple，保存到artifact://simple中。",
-    ),
+    (f"保存到../data/{BOOK}，保存到/mnt/{BOOK}中。", "保存到artifact://simple，保存到artifact://simple中。"),
     (f"--out=../x/{BOOK} a:../x/{BOOK}", "--out=artifact://simple a:artifact://simple"),
     (f"setFiles(['../{HANDED[5:]}'])", "setFiles(['upload://note'])"),
 ]

@@ -83,10 +83,7 @@ def test_tool_without_description_has_one_then() -> None:
             {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
         ),
         ({"anyOf": [{"type": "integer"}]}, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
-        (
-            {"oneOf": [{"const": "a"}, {"const": "b"}, True]},
-            {"anyOf": [{}, {}, True]},
-        ),
+        ({"oneOf": [{"const": "a"}, {"const": "b"}, True]}, {"anyOf": [{}, {}, True]}),
     ],
 )
 def test_argument_accepts_a_handle(argument: dict[str, Any], accepting: dict[str, Any]) -> None:

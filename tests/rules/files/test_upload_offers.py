@@ -15,8 +15,6 @@ from adapter.rules.files.upload_offers import (
     encode_offer,
 )
 
-OFFER = UploadOffer("one", "ann:0", "0" * 32, expires=1000.0)
-
 
 @given(
     st.builds(

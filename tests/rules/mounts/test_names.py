@@ -173,3 +173,10 @@ def test_shortened_names_are_told() -> None:
     """An operator sees them before clients do."""
     names = names_in(PREFIXED, "a", ["click", "files.read"])
     assert names.shortened == {accepted("a_files.read")}
+
+
+def test_only_lists_tell_what_was_shortened() -> None:
+    """A process that has none of a server yet must read it before it says which name is meant."""
+    mount = table(PREFIXED, a=[], b=[])
+    assert mount.is_certain("a_click")
+    assert not mount.is_certain(accepted("a_files.read"))

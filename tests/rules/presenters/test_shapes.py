@@ -118,18 +118,10 @@ def test_v10_json_schema_strips_what_no_part_of_it_names() -> None:
         "open": {"any": 1},
         "c": {"l": [{"x": 1, "y": 2}], "z": 0, "self": {"z": 1}},
     }
-    assert shape.parsed(data) == {
-        "id": 1,
-        "n": 2,
-        "open": {"any": 1},
-        "c": {"l": [{"x": 1}], "self": {}},
-    }
+    assert shape.parsed(data) == {"id": 1, "n": 2, "open": {"any": 1}, "c": {"l": [{"x": 1}], "self": {}}}
     assert json_shape({"properties": {"id": {}}, "additionalProperties": {}}, known).parsed(
         {"id": 1, "x": 2}
-    ) == {
-        "id": 1,
-        "x": 2,
-    }
+    ) == {"id": 1, "x": 2}
 
 
 def test_v10_json_schema_refusals_name_place_and_keyword() -> None:

@@ -39,13 +39,7 @@ META = {
     "expires_at": "2030-01-01T00:00:00Z",
     "expose_as_resource": True,
 }
-LINK = {
-    "type": "resource_link",
-    "uri": SHOT.uri,
-    "name": "名.png",
-    "mimeType": "image/png",
-    "size": 3,
-}
+LINK = {"type": "resource_link", "uri": SHOT.uri, "name": "名.png", "mimeType": "image/png", "size": 3}
 
 
 def shown(**changes: Any) -> Shown:
@@ -111,13 +105,7 @@ def test_several_artifacts() -> None:
     assert result["content"] == [7, LINK, LINK]
 
 
-ENTRY = {
-    "uri": SHOT.uri,
-    "name": "名.png",
-    "mimeType": "image/png",
-    "size": 3,
-    "sha256": "ab" * 32,
-}
+ENTRY = {"uri": SHOT.uri, "name": "名.png", "mimeType": "image/png", "size": 3, "sha256": "ab" * 32}
 
 
 @pytest.mark.parametrize("more", ['"content":[]', '"content":null', '"_meta":{"k":1},"content":[ ]'])

@@ -93,10 +93,7 @@ QUICK: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
     "many items that are unlike": ({"uniqueItems": True}, lambda: [{"a": [n]} for n in range(10_000)]),
     "many numbers that are unlike": ({"uniqueItems": True}, lambda: [n * 1.0 for n in range(50_000)]),
     "mixed items": ({"uniqueItems": True}, lambda: [x for n in range(10_000) for x in (n, str(n), [n])]),
-    "one long text, many ways": (
-        {"anyOf": [{"maxLength": 1}] * 20_000},
-        lambda: "x" * 1_000_000,
-    ),
+    "one long text, many ways": ({"anyOf": [{"maxLength": 1}] * 20_000}, lambda: "x" * 1_000_000),
     "a large value, many mistakes": ({"allOf": [{"maxItems": 1}] * 10_000}, lambda: ["x" * 1000] * 1000),
     "a false schema for a large value": ({"allOf": [False] * 10_000}, lambda: ["x" * 1000] * 1000),
 }

@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.calls.inputs import Input
-from adapter.rules.statements.statements import (
-    EnvironmentFailed,
-    SubstitutionFailed,
-    bind,
-    compile_statement,
-)
+from adapter.rules.statements.statements import EnvironmentFailed, SubstitutionFailed, bind, compile_statement
 from tests.rules.sql_statements import DIALECTS, ENV, INPUTS, MARK, Sql, bound, refused
 
 # --- binding --------------------------------------------------------------------------------------------------

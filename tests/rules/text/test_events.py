@@ -116,7 +116,7 @@ def test_what_cannot_be_said_is_its_kind() -> None:
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner),
-    max_leaves=50,
+    max_leaves=10,
 )
 
 

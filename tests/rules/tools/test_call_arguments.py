@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.text.unicode import escaped
-from adapter.rules.tools.call_arguments import (
-    NamedFile,
-    WrongArgument,
-    arguments_of,
-    parse_word,
-    usage,
-)
+from adapter.rules.tools.call_arguments import NamedFile, WrongArgument, arguments_of, parse_word, usage
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

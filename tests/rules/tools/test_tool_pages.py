@@ -120,6 +120,10 @@ def test_what_stands_where_makes_no_difference() -> None:
         b'{"result":{"Tools":[7],"tools":[%b]}}',
         b'{"Result":{"tools":[7]},"result":{"tools":[%b]}}',
         b'{"error":{"code":-32601},"RESULT":{"tools":[%b]}}',
+        b'{"result":{"tools":[7],"tool\\u017f":[%b]}}',
+        b'{"result":{"tools":[7]},"result":{"tools":[%b]}}',
+        b'{"result":{"x":[7],"TOOLS":[%b]}}',
+        b'{"result":{"tools":[]},"error":{"message":"no","data":%b}}',
     ],
 )
 def test_a_list_that_can_be_read_in_two_ways_is_refused(text: bytes) -> None:
@@ -130,14 +134,24 @@ def test_a_list_that_can_be_read_in_two_ways_is_refused(text: bytes) -> None:
 
 @pytest.mark.parametrize("changes", [False, True])
 def test_a_tool_that_can_be_read_in_two_ways_is_left_out(changes: bool) -> None:
-    """And cannot be called, whatever policy would have made of it; so is what only some client takes for a tool."""
+    """And cannot be called, whatever policy would have made of it; so is what only some client takes for a tool.
+
+    What stands twice deep in its schema hides none.
+    """
 
     def shape(_: str, raw: bytes) -> ShapedDefinition:
         return ShapedDefinition(b'{"name":"new"}') if changes and raw != PLAIN else ShapedDefinition(raw)
 
     twice = b'{"name":"twice","description":"Does.","description":"Did."}'
-    page = read(PLAIN, twice, b'{"name":"second","Description":"Did."}', b'{"Name":"other"}', shape=shape)
-    assert tools(written(page)) == [json.loads(PLAIN)] and page.entries.hidden == {"twice", "second"}
+    odd = (
+        b'{"name":"second","Description":"Did."}',
+        b'{"Name":"other"}',
+        b'{"name":"third","input_schema":{}}',
+    )
+    page = read(PLAIN, twice, *odd, b'{"name":"evil","na\\u006de":"good"}', shape=shape)
+    assert tools(written(page)) == [json.loads(PLAIN)] and {"twice", "second", "third"} <= page.entries.hidden
+    deep = b'{"name":"deep","inputSchema":{"type":"object","type":"object"}}'
+    assert tools(written(read(deep))) == [json.loads(deep)]
     assert all(
         note.unread and note.what == "its definition can be read in two ways" for note in page.entries.notes
     )

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.rules.files.structured_artifacts import shortenable, widened
 from adapter.rules.results.short_json import shortened
 from adapter.rules.schema.checker import compile_schema
-from adapter.rules.tools.output_schemas import shortenable, widened
 
 ITEM = {
     "type": "object",
