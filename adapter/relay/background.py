@@ -34,7 +34,9 @@ TURN = 0.001
 SHORT = TURN / 4
 """Seconds of a last turn behind which another may follow at once."""
 
-_SHORT = 4096
+AT_ONCE = 4096
+"""Bytes of a message that is never worth more than ``apart`` itself."""
+
 _LONG = 1 << 20
 
 _reading = ThreadPoolExecutor(1, thread_name_prefix="messages")
@@ -186,7 +188,7 @@ async def breathe(events: int) -> None:
 
 async def apart(text: bytes, work: Callable[[], T]) -> T:
     """Do ``work`` on a message; beside the loop, in its turn, where that is long or holds many values."""
-    if len(text) <= _SHORT or (len(text) <= _LONG and values_at_most(text) <= LIGHT):
+    if len(text) <= AT_ONCE or (len(text) <= _LONG and values_at_most(text) <= LIGHT):
         return work()
     return await asyncio.get_running_loop().run_in_executor(_reading, work)
 

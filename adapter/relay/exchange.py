@@ -227,7 +227,7 @@ def silence_of(ask: ClientRequest, requests: list[Envelope]) -> float | None:
     return None if None in allowed else max(seconds for seconds in allowed if seconds is not None)
 
 
-def both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+def both(first: Callable[[], object], second: Callable[[], object]) -> Callable[[], None]:
     """One release out of two, in this order."""
 
     def release() -> None:

@@ -43,6 +43,10 @@ class ParamHeaders:
             if len(known) > KNOWN:
                 known.popitem(last=False)
 
+    def of(self, tool: str) -> Headers:
+        """The headers of a tool; none of one that is not known."""
+        return self._headers.get(tool, NO_HEADERS)
+
     async def check(self, call: Call) -> None:
         """Raise HeaderMismatch unless the headers of a modern call say what the arguments say that they mirror.
 
@@ -64,7 +68,7 @@ class ParamHeaders:
         cursor: dict[str, str] = {}
         for _ in range(MOST_PAGES):
             response = await call.fetch("tools/list", cursor) if call.fetch is not None else None
-            found = await _definition(response, tool)
+            found = await definition_on(response, tool)
             if found.value is not None:
                 self.learn([tool], {tool: dict(annotated(found.value.get("inputSchema")))})
                 return
@@ -143,7 +147,7 @@ def _by_name(headers: Sequence[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
-async def _definition(response: bytes | None, tool: str) -> ListedTool:
+async def definition_on(response: bytes | None, tool: str) -> ListedTool:
     """The tool on a page of the list; nothing where there is none."""
     try:
         return await in_turns(tool_on(response, tool)) if response is not None else ListedTool()

@@ -105,9 +105,14 @@ class WholeAnswer:
         return self.raw[: -len(self.event.raw)] + replace_data(self.event, response)
 
 
-def kept_fields(headers: Headers) -> list[tuple[str, str]]:
-    """The fields of an answer that also hold when its body was edited."""
-    return [field for field in headers if field[0].lower() not in FRAMING]
+def kept_fields(headers: Headers) -> SharedFields:
+    """The fields of an answer that also hold when its body was edited. Shared ones give the same each time."""
+    derived = headers.derived if type(headers) is SharedFields else {}
+    found: SharedFields | None = derived.get(kept_fields)
+    if found is None:
+        fields = [field for field in headers if field[0].lower() not in FRAMING]
+        found = derived[kept_fields] = SharedFields(fields)
+    return found
 
 
 def media_type(headers: Headers) -> str:
@@ -267,18 +272,24 @@ async def read_answer(
     limit: int = ANSWER_LIMIT,
     *,
     keeps_raw: bool = True,
+    between: Callable[[bytes], Awaitable[None]] | None = None,
 ) -> WholeAnswer:
     """Everything up to and with the response to ``request_id``, following a stream that polls.
 
     Without ``keeps_raw`` the events of a stream are forgotten and ``raw`` is empty: nobody but the adapter reads what
-    comes for requests of its own.
+    comes for requests of its own. ``between`` is given the data of each event before the response.
 
     Raises AnswerTooLarge where all of that, or one event, is above ``limit`` bytes; UpstreamBroken where no response
     can be had; UpstreamSilent.
     """
     if (kind := media_type(reply.headers)) != EVENT_STREAM or is_encoded(reply):
-        raw = await read_body(reply, read_timeout, limit)
-        return WholeAnswer(raw, await _response_in(decoded(raw, reply, limit), kind, request_id))
+        raw = reply.whole
+        if raw is None or len(raw) > limit:
+            raw = await read_body(reply, read_timeout, limit)
+        body = decoded(raw, reply, limit) if is_encoded(reply) else raw
+        if kind != EVENT_STREAM:
+            return WholeAnswer(raw, body if await is_response(body, request_id) else None)
+        return WholeAnswer(raw, await _response_on(body, request_id))
     seen, left, last_id = bytearray(), limit, b""
     for _ in range(RESUMPTIONS):
         reader = SseReader(limit)
@@ -291,6 +302,8 @@ async def read_answer(
                     seen += event.raw if keeps_raw else b""
                     if event.data and await is_response(event.data, request_id):
                         return WholeAnswer(bytes(seen), event.data, event)
+                    if event.data and between is not None:
+                        await between(event.data)
                     if left < 0:
                         raise too_large(limit)
         except UpstreamBroken:
@@ -326,9 +339,8 @@ async def events_of(
         reply.abort()
 
 
-async def _response_in(body: bytes, kind: str, request_id: str | int | float | None) -> bytes | None:
-    if kind != EVENT_STREAM:
-        return body if await is_response(body, request_id) else None
+async def _response_on(body: bytes, request_id: str | int | float | None) -> bytes | None:
+    """The same of a whole stream."""
     async with aclosing(events_of(WholeReply(200, [], body), SseReader(len(body)), None)) as events:
         async for event in events:
             if event.data and await is_response(event.data, request_id):

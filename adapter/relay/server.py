@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from adapter.errors import BadRequest, UpstreamUnhealthy
 from adapter.relay.background import nothing
@@ -18,6 +18,7 @@ from adapter.rules.text.events import Redactor
 from adapter.rules.text.unicode import shown
 from adapter.upstream.port import ConnectionWatch, ProcessUse, ReadLimit, Upstream, header
 from adapter.wire.envelope import NOTIFICATION, Batch, Envelope
+from adapter.wire.eras import Era
 
 REFUSED = (401, 403)
 """Statuses of an upstream that refuses whoever asks."""
@@ -160,6 +161,20 @@ class StagedTools:
             self.stale.set()
 
 
+class EraBridge(Protocol):
+    """Translates for clients of an era that a server does not speak."""
+
+    def found(self, eras: frozenset[Era]) -> None:
+        """Note the eras that the server speaks."""
+
+    async def look(self, ask: Any, known: frozenset[Era]) -> bool:
+        """Look which eras the server speaks, in the name of the client whose request ``ask`` it has refused.
+
+        True if another translates for it now than when the request was sent, as these eras were ``known``: then it may
+        be sent once more.
+        """
+
+
 def _no_processes() -> ProcessUse | None:
     return None
 
@@ -186,6 +201,10 @@ class Server:
     counters: Counters = field(default_factory=Counters, init=False)
     issues_ids: bool | None = field(default=None, init=False)
     shares: bool = field(default=False, init=False)
+    eras: frozenset[Era] = field(default=frozenset(), init=False)
+    """The eras that the upstream speaks; empty while that is not known."""
+    bridge: EraBridge | None = field(default=None, init=False)
+    """None where nothing is translated."""
     apart: bool = field(default=False, init=False)
     process_use: Callable[[], ProcessUse | None] = field(default=_no_processes, init=False)
     connections: ConnectionWatch | None = field(default=None, init=False)
@@ -193,6 +212,8 @@ class Server:
     refusal: CallerRefusal | None = field(default=None, init=False)
     retired: bool = field(default=False, init=False)
     """The settings have another server in its place, or none."""
+    on_doubt: set[Callable[[], None]] = field(default_factory=set, init=False)
+    """Are told when it may list something else than before: it began anew, does not answer, or answers again."""
 
     def __post_init__(self) -> None:
         self.wiring = StagedTools(self.stages.upstream_tools)
@@ -202,6 +223,12 @@ class Server:
         if self.stages.guard is not None:
             self.stages.guard.changed()
         self.wiring.changed()
+        self.doubt()
+
+    def doubt(self) -> None:
+        """Have its lists be looked at again."""
+        for tell in tuple(self.on_doubt):
+            tell()
 
     def require_healthy(self) -> None:
         """Raise UpstreamUnhealthy while the breaker is open or half-open."""

@@ -10,6 +10,7 @@ from adapter.errors import StoreUnavailable
 from adapter.relay.lease import TABLE, Lease, tidy
 from tests.relay.relaying import Clock
 from tests.state.shared import ReplicaStore, SharedMemory
+from tests.waiting import until
 
 SECONDS = 10.0
 
@@ -111,12 +112,10 @@ async def test_lease_is_kept_for_as_long_as_a_block_takes(holders: tuple[Holder,
     async with one.lease.kept():
         one.store.down = True
         before = one.store.calls["get"]
-        while one.store.calls["get"] < before + 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: one.store.calls["get"] >= before + 2)
         one.store.down = False
         before = one.store.calls["put"]
-        while one.store.calls["put"] < before + 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: one.store.calls["put"] >= before + 2)
         assert one.lease.held and not await two.lease.take()
     assert await two.lease.take()
 

@@ -13,11 +13,7 @@ def test_what_an_upstream_repeats_of_the_caller_is_hidden() -> None:
     """Its token, its other fields and its session; the rest is told as it is."""
     body = b'{"error": "s3cr3t-of-ann of key-0123 in up-session-1 may not, says application/json"}'
     told = caller_refusal(7.0, 403, [], body, SENT, ["up-session-1", None])
-    assert told == (
-        7.0,
-        403,
-        '{"error": "[hidden] of [hidden] in [hidden] may not, says application/json"}',
-    )
+    assert told == (7.0, 403, '{"error": "[hidden] of [hidden] in [hidden] may not, says application/json"}')
 
 
 def test_parts_of_what_a_caller_sent_are_hidden() -> None:

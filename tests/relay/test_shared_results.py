@@ -9,14 +9,7 @@ import pytest
 
 from adapter.pipeline.result_cache import Lookup, ResultForm
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.shared_results import (
-    BUCKETS,
-    KEPT_PURGES,
-    MOST,
-    PURGES,
-    TABLE,
-    SharedResults,
-)
+from adapter.relay.shared_results import BUCKETS, KEPT_PURGES, MOST, PURGES, TABLE, SharedResults
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.text.expressions import Glob
 from tests.relay.relaying import Clock

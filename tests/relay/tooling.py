@@ -196,7 +196,7 @@ class Tools:
                 StageEntry("resources/read", "artifacts", read, DOCUMENT.uri),
                 StageEntry("resources/read", "artifacts", read, prefix="artifact://"),
                 StageEntry("subscriptions/listen", "artifacts", SubscriptionStage(self.notifications)),
-            ],
+            ]
         )
         table.large = large
         return table
@@ -242,12 +242,7 @@ class Tools:
     # --- files ------------------------------------------------------------------------------------------------
 
     async def uploaded(
-        self,
-        data: bytes,
-        name: str = "note.txt",
-        *,
-        scope: Scope | None = None,
-        server: str = "one",
+        self, data: bytes, name: str = "note.txt", *, scope: Scope | None = None, server: str = "one"
     ) -> FileRecord:
         batch = await self.registry.begin(scope or self.scope, server, len(data))
         try:

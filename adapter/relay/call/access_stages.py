@@ -8,12 +8,13 @@ it too, so the list of tools is read before the first call.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from adapter.errors import AdapterError, BadJson, BadRequest, ToolUnknown, UpstreamBroken
 from adapter.relay.background import in_turns
 from adapter.relay.sessions.session import LISTED_BEFORE
 from adapter.relay.stages import Call, Gate, Stage, StageEntry
+from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.rules.access.access_rules import (
     NOT_FOUND_LEGACY,
     NOT_FOUND_MODERN,
@@ -51,19 +52,12 @@ _USES = {
 _LISTS = [shape.key for kind, shape in SHAPES.items() if kind is not OfferKind.TOOL]
 
 
-class ListedTools(Protocol):
-    """Knows the tools of the upstream; see ToolGuard."""
-
-    async def lists(self, call: Call, name: str) -> bool:
-        """Tell whether there is a tool of exactly this name."""
-
-
 class AccessGate(Gate):
     """The gate of ``tools/call``. ``tools`` knows what the upstream lists; it is ``shared`` if all sessions are one for
     the upstream. It skips nothing: a scope may have callers with different scopes and claims.
     """
 
-    def __init__(self, rules: AccessRules, tools: ListedTools, *, shared: bool = False) -> None:
+    def __init__(self, rules: AccessRules, tools: ToolGuard, *, shared: bool = False) -> None:
         self._rules = rules
         self._tools = tools
         self._shared = shared

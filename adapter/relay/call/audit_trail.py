@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Protocol
@@ -40,16 +40,6 @@ class AuditSink(Protocol):
         """Append a line. Raises AuditUnavailable."""
 
 
-@dataclass(slots=True)
-class OpenRecord:
-    """The record of a request that is under way; ``began`` is a moment of the monotonic clock."""
-
-    envelope: Envelope
-    record: AuditRecord
-    began: float = field(default_factory=time.monotonic)
-    written: bool = False
-
-
 @dataclass(eq=False, repr=False)
 class AuditTrail:
     """Writes records into ``sink``; what nobody waits for is written in the ``background``. ``place`` names this
@@ -67,37 +57,40 @@ class AuditTrail:
         """True where no call goes on without a record."""
         return self.settings.on_failure == "refuse"
 
-    async def begin(self, ask: ClientRequest) -> list[OpenRecord]:
+    async def begin(self, ask: ClientRequest) -> list[AuditRecord]:
         """The records of the requests in a message, none for other messages. Raises AuditUnavailable."""
-        records = [self._opened(ask, each) for each in requests_of(ask.envelope) if each.method in AUDITED]
+        sender, requests = ask.sender, requests_of(ask.envelope)
+        records = [
+            AuditRecord(
+                each.method,
+                ask.server.id,
+                each.name or "",
+                sender.principal,
+                sender.caller.entrance,
+                _now(),
+                time.monotonic(),
+                each.id,
+                None if sender.session_id is None else session_key(sender.session_id),
+                len(ask.body if each is ask.envelope else each.body),
+                id_bytes=each.id_bytes,
+            )
+            for each in requests
+            if each.method in AUDITED
+        ]
         if records and self.sink.failing and self.strict:
             await self._require()
         if self.settings.arguments_digest:
-            for each in records:
-                await self._digest(each)
+            for record, each in zip(
+                records, (each for each in requests if each.method in AUDITED), strict=True
+            ):
+                await self._digest(record, each.body)
         return records
 
-    def _opened(self, ask: ClientRequest, request: Envelope) -> OpenRecord:
-        sender = ask.sender
-        record = AuditRecord(
-            request.method,
-            ask.server.id,
-            request.name or "",
-            sender.principal,
-            sender.caller.entrance,
-            _now(),
-            request.id,
-            None if sender.session_id is None else session_key(sender.session_id),
-            len(ask.body if request is ask.envelope else request.body),
-        )
-        return OpenRecord(request, record)
-
-    async def _digest(self, opened: OpenRecord) -> None:
-        body = opened.envelope.body
-        if opened.envelope.method != "resources/read":
+    async def _digest(self, record: AuditRecord, body: bytes) -> None:
+        if record.method != "resources/read":
             key = self.settings.arguments_key
             digest = partial(_digest, body, None if key is None else key.get_secret_value().encode())
-            opened.record.arguments = await asyncio.to_thread(digest) if len(body) > APART else digest()
+            record.arguments = await asyncio.to_thread(digest) if len(body) > APART else digest()
 
     async def file(self, event: str, file: FileRecord) -> None:
         """Record that a file was taken in or is about to be sent. Raises AuditUnavailable where nothing goes on without
@@ -111,50 +104,46 @@ class AuditTrail:
             owner if kind == "principal" else "",
             "files",
             _now(),
+            time.monotonic(),
             session=owner if kind == "session" else None,
-            outcome="ok",
         )
-        record.request, record.answer = (
-            (file.content.size, 0) if event == UPLOADED else (0, file.content.size)
-        )
-        await self._append(record)
+        size = file.content.size
+        record.request, answer = (size, 0) if event == UPLOADED else (0, size)
+        await self.write([record], OK, answer)
 
     async def _require(self) -> None:
         """Raise AuditUnavailable unless the log can be written again."""
-        record = AuditRecord("audit/restored", "", "", "", "adapter", _now(), outcome="ok")
+        record = AuditRecord("audit/restored", "", "", "", "adapter", _now(), time.monotonic())
         await self.sink.write(record.line(self.place))
 
-    async def write(self, records: Iterable[OpenRecord], outcome: RequestOutcome, size: int = 0) -> None:
+    async def write(self, records: Iterable[AuditRecord], outcome: RequestOutcome, size: int = 0) -> None:
         """Write the records that are not written yet. Raises AuditUnavailable where no call goes on without."""
         for each in records:
             if each.written:
                 continue
             each.written = True
-            record = each.record
-            record.end(outcome)
-            record.answer, record.milliseconds = size, (time.monotonic() - each.began) * 1000
-            await self._append(record)
+            if outcome is not OK:
+                each.end(outcome)
+            each.answer, each.milliseconds = size, (time.monotonic() - each.since) * 1000
+            was_failing = self.sink.failing
+            try:
+                await self.sink.write(each.line(self.place))
+            except AuditUnavailable:
+                if not was_failing:
+                    self.log.error("the audit log cannot be written", strict=self.strict)
+                if self.strict:
+                    raise
 
-    async def _append(self, record: AuditRecord) -> None:
-        was_failing = self.sink.failing
-        try:
-            await self.sink.write(record.line(self.place))
-        except AuditUnavailable:
-            if not was_failing:
-                self.log.error("the audit log cannot be written", strict=self.strict)
-            if self.strict:
-                raise
-
-    def write_later(self, records: list[OpenRecord], outcome: RequestOutcome) -> None:
+    def write_later(self, records: list[AuditRecord], outcome: RequestOutcome) -> None:
         """Write the records that are not written yet, for nobody who waits."""
         if not all(each.written for each in records):
             self.background.run(self._quietly(records, outcome))
 
-    async def _quietly(self, records: list[OpenRecord], outcome: RequestOutcome) -> None:
+    async def _quietly(self, records: list[AuditRecord], outcome: RequestOutcome) -> None:
         with contextlib.suppress(AuditUnavailable):
             await self.write(records, outcome)
 
-    async def fail(self, records: list[OpenRecord], ask: ClientRequest, outcome: RequestOutcome) -> None:
+    async def fail(self, records: list[AuditRecord], ask: ClientRequest, outcome: RequestOutcome) -> None:
         """Write the records of requests that were not answered. Raises AuditUnavailable."""
         name_again(records, ask)
         if outcome == CLIENT_GONE:
@@ -162,23 +151,23 @@ class AuditTrail:
         else:
             await self.write(records, outcome)
 
-    async def read(self, records: list[OpenRecord], reader: AnswerReader, data: bytes | None) -> None:
+    async def read(self, records: list[AuditRecord], reader: AnswerReader, data: bytes | None) -> None:
         """Look into a message of an answer, and write the records of the requests that it answers. Raises
         AuditUnavailable.
         """
         is_long = data is not None and len(data) > APART
         for response in await asyncio.to_thread(reader.note, data) if is_long else reader.note(data):
-            found = [each for each in records if response.id is None or each.envelope.id == response.id]
+            found = [each for each in records if response.id is None or each.id == response.id]
             await self.write(found, response.outcome, reader.size)
 
     async def whole(
-        self, records: list[OpenRecord], ask: ClientRequest, answer: ClientResponse, body: bytes
+        self, records: list[AuditRecord], ask: ClientRequest, answer: ClientResponse, body: bytes
     ) -> None:
         """Write the records of requests whose answer has all its ``body``, and tell it the outcome. It is closed where
         that raises AuditUnavailable.
         """
         name_again(records, ask)
-        if is_success(answer.status, body) and len(records) == 1 and records[0].envelope.id_bytes in body:
+        if is_success(answer.status, body) and len(records) == 1 and records[0].id_bytes in body:
             # Nearly all answers: to read one takes as long as to write its line.
             answer.outcome = OK
             await self.write(records, OK, len(body))
@@ -194,10 +183,10 @@ class AuditTrail:
             raise
 
 
-def name_again(records: list[OpenRecord], ask: ClientRequest) -> None:
+def name_again(records: list[AuditRecord], ask: ClientRequest) -> None:
     """Note the tool that code mode has put in the place of its own."""
     if isinstance(ask.envelope, Envelope):
-        record, name = records[0].record, ask.envelope.name or ""
+        record, name = records[0], ask.envelope.name or ""
         if name != record.name:
             record.via, record.name = record.name, name
 

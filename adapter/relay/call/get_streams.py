@@ -140,8 +140,8 @@ def _held(session: Session | None, reply: UpstreamReply) -> Callable[[], None]:
     """Have the stream end with its session; returned is what lets go of both."""
     if session is None:
         return reply.abort
-    session.hold(reply)
-    return both(reply.abort, partial(session.release, reply))
+    session.hold(reply.abort)
+    return both(reply.abort, partial(session.release, reply.abort))
 
 
 class TaskTexts(Stage):

@@ -9,10 +9,11 @@ from functools import partial
 from typing import NamedTuple
 
 from adapter.errors import AdapterError, AuditUnavailable
-from adapter.relay.call.audit_trail import AuditTrail, OpenRecord, name_again
+from adapter.relay.call.audit_trail import AuditTrail, name_again
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.exchange import ClientRequest, ClientResponse, Flow, asking_plain, both
 from adapter.relay.replies import EVENT_STREAM, media_type
+from adapter.rules.calls.audit_record import AuditRecord
 from adapter.rules.calls.request_outcomes import (
     CLIENT_GONE,
     ESCAPED,
@@ -142,7 +143,7 @@ class ObservedRelay:
         server = None if counts is None else counts.servers[ask.server.id]
         if envelope is None:
             return _listening(server, ask, await self._relay.handle(ask))
-        trace, records = None, list[OpenRecord]()
+        trace, records = None, list[AuditRecord]()
         if counts is not None and server is not None:
             trace = None if counts.trace is None else counts.trace() or ""
             server.active += 1
@@ -228,7 +229,7 @@ class _ObservedAnswer:
         counts: OperationCounts | None,
         operation: MeasuredOperation | None,
         trail: AuditTrail | None,
-        records: list[OpenRecord],
+        records: list[AuditRecord],
     ) -> None:
         self._answer = answer
         self._counts = counts
@@ -277,7 +278,7 @@ class _ObservedAnswer:
                 try:
                     await self._note(self._reader.feed(chunk))
                 except AuditUnavailable as error:
-                    yield b"".join(encode(failure(error, each.envelope.id_bytes)) for each in self._records)
+                    yield b"".join(encode(failure(error, each.id_bytes)) for each in self._records)
                     self._end(outcome_of_error(error))
                     return
                 passing, held = (held, chunk) if holds else (chunk, b"")

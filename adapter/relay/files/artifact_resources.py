@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -154,25 +154,21 @@ class ResourceTemplates(Stage):
         return _listed(call, "resourceTemplates", [], None) if has_no_such_method(response) else response
 
 
+@dataclass(eq=False, repr=False)
 class ResourceRead:
     """The stage of ``resources/read`` for artifacts and documents. ``limit`` (bytes) is
     ``artifacts.max_resource_bytes``; larger ones are downloaded by ``links``, None where downloads are off.
     """
 
-    def __init__(
-        self,
-        registry: FileRegistry,
-        documents: tuple[Document, ...],
-        scheme: str,
-        *,
-        limit: int,
-        links: Links | None,
-    ) -> None:
-        self._registry = registry
-        self._documents = {document.uri: document for document in documents}
-        self._scheme = scheme
-        self._limit = limit
-        self._links = links
+    registry: FileRegistry
+    documents: tuple[Document, ...]
+    scheme: str
+    _: KW_ONLY
+    limit: int
+    links: Links | None
+
+    def __post_init__(self) -> None:
+        self._documents = {document.uri: document for document in self.documents}
 
     async def ask(self, call: Call) -> bytes | None:
         uri = call.envelope.name or ""
@@ -185,7 +181,7 @@ class ResourceRead:
         record = await self._record(call, uri)
         if record is None:
             return _unknown(call, uri)
-        if record.content.size > self._limit:
+        if record.content.size > self.limit:
             return self._too_large(call, record, uri)
         try:
             return await self._contents(call, uri, record)
@@ -200,29 +196,29 @@ class ResourceRead:
 
     def _is_own(self, uri: str) -> bool:
         """An upstream may have resources of its own under the same scheme."""
-        return uri in self._documents or uri.startswith(f"{self._scheme}sessions/")
+        return uri in self._documents or uri.startswith(f"{self.scheme}sessions/")
 
     async def _record(self, call: Call, uri: str) -> FileRecord | None:
-        handle = parse_artifact(uri, self._scheme)
+        handle = parse_artifact(uri, self.scheme)
         if handle is None or handle.scope != call.scope.id:
             return None
-        record = await self._registry.find(handle.scope, FileKind.ARTIFACT, handle.id)
+        record = await self.registry.find(handle.scope, FileKind.ARTIFACT, handle.id)
         return record if record is not None and record.exposed and record.filename == handle.name else None
 
     async def _contents(self, call: Call, uri: str, record: FileRecord) -> bytes:
-        held = await content(self._registry, record)
+        held = await content(self.registry, record)
         # Base64 and JSON of some MiB take long enough to keep everybody else waiting.
         return await asyncio.to_thread(lambda: read_result(call, [_shown(uri, record, held)]))
 
     def _too_large(self, call: Call, record: FileRecord, uri: str) -> bytes:
         sentence = (
-            f"This artifact has {record.content.size} bytes, more than the {self._limit} that "
+            f"This artifact has {record.content.size} bytes, more than the {self.limit} that "
             "artifacts.max_resource_bytes allows for resources/read."
         )
-        if self._links is None:
+        if self.links is None:
             sentence += " Downloads are disabled (core.allow_artifacts_download)."
             return _failed(call, INVALID_PARAMS, sentence, uri)
-        link = self._links.download(call.origin.base, record)
+        link = self.links.download(call.origin.base, record)
         return _failed(call, INVALID_PARAMS, f"{sentence} Download it: {link}", uri, download_url=link)
 
 

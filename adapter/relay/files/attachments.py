@@ -59,29 +59,22 @@ class HandleRefused(Exception):
     """``str(error)`` is the sentence that the model reads as the tool's result."""
 
 
+@dataclass(eq=False, repr=False)
 class AttachedFiles:
     """Fetches what calls to one server name, until ``cancellations`` hears that a client gave its call up.
 
     ``on_kept`` is told of each file; all files of a call have ``timeout`` seconds.
     """
 
-    def __init__(
-        self,
-        registry: FileRegistry,
-        scopes: Scopes,
-        settings: Uploads,
-        download: OpenDownload,
-        on_kept: RecordFile,
-        cancellations: Cancellations,
-        timeout: float = FETCH_TIMEOUT,
-    ) -> None:
-        self._registry = registry
-        self._scopes = scopes
-        self._settings = settings
-        self._download = download
-        self._on_kept = on_kept
-        self._cancellations = cancellations
-        self._timeout = timeout
+    registry: FileRegistry
+    scopes: Scopes
+    settings: Uploads
+    download: OpenDownload
+    on_kept: RecordFile
+    cancellations: Cancellations
+    timeout: float = FETCH_TIMEOUT
+
+    def __post_init__(self) -> None:
         # A round of a call, or a retry, names the same file again, and must reach its tool with the same handle.
         self._fetched: LastUsed[tuple[str, AttachedFile], str] = LastUsed(KEPT)
 
@@ -98,7 +91,7 @@ class AttachedFiles:
                     f"{path} can be read in more than one way here. Write it exactly once, in this spelling."
                 )
         found = attached_values(call.request, parameter)
-        most = min(MOST_FILES, self._settings.max_files)
+        most = min(MOST_FILES, self.settings.max_files)
         # Before they are read: a list may have thousands.
         if sum(not isinstance(each.value, str) for each in found) > most:
             raise HandleRefused(
@@ -125,7 +118,7 @@ class AttachedFiles:
         missing = []
         for file in dict.fromkeys(files):
             upload_id = self._fetched.get((call.scope.id, file))
-            if upload_id is not None and await self._registry.find(call.scope.id, FileKind.UPLOAD, upload_id):
+            if upload_id is not None and await self.registry.find(call.scope.id, FileKind.UPLOAD, upload_id):
                 known[file] = upload_id
             else:
                 missing.append(file)
@@ -139,10 +132,10 @@ class AttachedFiles:
     async def _fetch_all(
         self, call: Call, rule: AttachmentRule, files: list[AttachedFile]
     ) -> dict[AttachedFile, str]:
-        await self._scopes.remember(call.scope)
-        bound = len(files) * self._settings.max_file_bytes
+        await self.scopes.remember(call.scope)
+        bound = len(files) * self.settings.max_file_bytes
         try:
-            batch = await self._registry.begin(call.scope, rule.server, bound)
+            batch = await self.registry.begin(call.scope, rule.server, bound)
             try:
                 await self._fetch_in_time(call, files, batch)
                 records = await batch.keep([], None)
@@ -154,11 +147,11 @@ class AttachedFiles:
             raise HandleRefused(f"An attached file cannot be fetched: {error}") from None
         for file, record in zip(files, records, strict=True):
             self._fetched.put((call.scope.id, file), record.id)
-            await self._on_kept(record)
+            await self.on_kept(record)
         return {file: record.id for file, record in zip(files, records, strict=True)}
 
     async def _fetch_in_time(self, call: Call, files: list[AttachedFile], batch: UploadBatch) -> None:
-        timer = asyncio.timeout(self._timeout)
+        timer = asyncio.timeout(self.timeout)
 
         def give_up() -> None:
             if not timer.expired():
@@ -166,7 +159,7 @@ class AttachedFiles:
 
         try:
             async with timer:
-                forget = self._cancellations.hear(call, give_up)
+                forget = self.cancellations.hear(call, give_up)
                 try:
                     for file in files:
                         await self._fetch(file, batch)
@@ -176,12 +169,12 @@ class AttachedFiles:
             if timer.when() == 0:
                 raise Withdrawn from None
             raise HandleRefused(
-                f"The attached files did not arrive within {self._timeout:g} s, so the tool was not called."
+                f"The attached files did not arrive within {self.timeout:g} s, so the tool was not called."
             ) from None
 
     async def _fetch(self, file: AttachedFile, batch: UploadBatch) -> None:
-        async with self._download(file.url) as download:
-            most = self._settings.max_file_bytes
+        async with self.download(file.url) as download:
+            most = self.settings.max_file_bytes
             if download.length is not None and download.length > most:
                 raise FileTooLarge(
                     f"It has {download.length} bytes, more than the {most} bytes that uploads.max_file_bytes allows."

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from adapter.errors import FileGone
+from adapter.relay.row_reads import STALE, RowReads
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
 from adapter.rules.files.quota import HeldFiles, Limits
 from adapter.state.port import ABSENT
-
-STALE = -1
-"""The epoch of a scope that is to be confirmed before it is used."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +38,7 @@ class ScopeFiles(HeldFiles):
     ended: bool = field(default=False, init=False)
 
 
-class FileIndex:
+class FileIndex(RowReads):
     """All that is known here of files. Only FileTransactions and ScopeCache add and remove; using and finding is
     everybody's, for a scope that the cache has read.
 
@@ -59,11 +57,11 @@ class FileIndex:
         clock: Callable[[], float],
         is_dead: Callable[[str], bool],
     ) -> None:
+        super().__init__()
         self.limits = limits
         self.spare = limits.total_bytes
         self.staged = 0
         self.leaving = 0
-        self.epoch = 0
         self._ttls = ttls
         self._clock = clock
         self._is_dead = is_dead

@@ -144,30 +144,22 @@ class PartKeeper:
         return shown_artifact(record, capturing.registry, capturing.rule.scheme, self.links, call.origin.base)
 
 
+@dataclass(eq=False, repr=False)
 class LargeResultStage(Stage):
     """The stage of one tool, whose ``tasks`` it remembers. Where something cannot be kept, the result leaves whole."""
 
-    def __init__(
-        self,
-        tool: str,
-        rule: LargeResultRule,
-        keeper: PartKeeper,
-        known: KnownCalls,
-        tasks: TaskTools,
-        log: FilteringBoundLogger,
-    ) -> None:
-        self._tool = tool
-        self._rule = rule
-        self._keeper = keeper
-        self._known = known
-        self._tasks = tasks
-        self._log = log
+    tool: str
+    rule: LargeResultRule
+    keeper: PartKeeper
+    known: KnownCalls
+    tasks: TaskTools
+    log: FilteringBoundLogger
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         if len(response) <= LONGEST_TASK and TASK_ID in response:
             self._note_task(call, parse(response).get("result"))
         response = await self.shortened(call, response)
-        egress = self._rule.egress
+        egress = self.rule.egress
         if egress is None or len(response) <= egress:
             return response
         result = (await long_value(response)).get("result")
@@ -183,7 +175,7 @@ class LargeResultStage(Stage):
             task = result.get("task") or result
             number = task.get("taskId") if isinstance(task, dict) else None
             if isinstance(number, str) and len(number) <= LONGEST_NAME:
-                self._tasks.put((call.scope.id, number), TaskCall(self._tool, {}))
+                self.tasks.put((call.scope.id, number), TaskCall(self.tool, {}))
 
     async def shortened(
         self,
@@ -195,15 +187,15 @@ class LargeResultStage(Stage):
         """The response with artifacts in the place of what is too large in the result at ``path`` in it; those of
         ``earlier`` that still hold it.
         """
-        terms = self._rule.terms
-        if len(response) <= (min(SMALLEST, terms.above) if self._rule.hosts else terms.above):
+        terms = self.rule.terms
+        if len(response) <= (min(SMALLEST, terms.above) if self.rule.hosts else terms.above):
             return response
         try:
             return await self._shortened(call, response, path, earlier)
         except AdapterError as error:
-            self._log.warning("a large result was not kept", tool=self._tool, why=error.code)
+            self.log.warning("a large result was not kept", tool=self.tool, why=error.code)
         except Exception:
-            self._log.exception("a large result was not kept", tool=self._tool)
+            self.log.exception("a large result was not kept", tool=self.tool)
         return response
 
     async def _shortened(
@@ -226,21 +218,21 @@ class LargeResultStage(Stage):
             kept = [each async for each in self._kept(call, response, parts, short, known, records)]
             shown = await _beside(response, partial(without_rest, response, result, kept, terms, path))
         except BaseException:
-            await self._keeper.drop(records)
+            await self.keeper.drop(records)
             raise
-        if records and self._keeper.capturing.rule.exposed:
-            self._keeper.notifications.resources_changed(call.scope)
+        if records and self.keeper.capturing.rule.exposed:
+            self.keeper.notifications.resources_changed(call.scope)
         return shown
 
     async def _terms(self, call: Call) -> Terms:
-        terms = self._rule.terms
-        if not self._rule.hosts:
+        terms = self.rule.terms
+        if not self.rule.hosts:
             return terms
-        client = await self._known.client(call)
+        client = await self.known.client(call)
         if host_limit(client) is None:
             return terms
         try:
-            definition = await self._known.definition(call, self._tool)
+            definition = await self.known.definition(call, self.tool)
         except AdapterError:
             definition = None
         most = host_limit(client, definition)
@@ -255,10 +247,10 @@ class LargeResultStage(Stage):
         if part is None:
             return None
         try:
-            definition = await self._known.definition(call, self._tool)
+            definition = await self.known.definition(call, self.tool)
         except AdapterError:
             return None
-        if definition is None and self._known.offers is not None:
+        if definition is None and self.known.offers is not None:
             return None
         schema = None if definition is None else definition.get("outputSchema")
         return await _beside(response, lambda: short_structured(response, part, terms, _fitting(schema)))
@@ -280,13 +272,13 @@ class LargeResultStage(Stage):
         for part in parts:
             data, media_type = await _beside(response, partial(part.file, response))
             digest = (await _beside(data, partial(sha256, data))).digest()
-            record = await self._keeper.find(call, known.get(digest))
+            record = await self.keeper.find(call, known.get(digest))
             if record is None:
-                record = await self._keeper.capturing.store(call, part.name, data, media_type)
+                record = await self.keeper.capturing.store(call, part.name, data, media_type)
                 records.append(record)
             earlier[digest] = record.id
-            await self._keeper.hold(call, record)
-            shown = self._keeper.shown(call, record)
+            await self.keeper.hold(call, record)
+            shown = self.keeper.shown(call, record)
             value = listing(*short, shown) if short is not None and part.path == STRUCTURED else None
             yield KeptPart(part, data, shown, value)
 

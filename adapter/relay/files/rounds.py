@@ -71,6 +71,7 @@ class RoundLimits:
     each: int = 512 << 10
 
 
+@dataclass(eq=False)
 class Rounds:
     """Pending rounds of all servers, kept in the state store too. ``clock`` gives Unix time in seconds.
 
@@ -78,24 +79,16 @@ class Rounds:
     While a round waits, its place is not swept, and the files and links that its tool was given do not expire.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        registry: FileRegistry,
-        files: FileStore,
-        credentials: Credentials,
-        limits: RoundLimits,
-        clock: Callable[[], float],
-        log: FilteringBoundLogger,
-    ) -> None:
-        self._store = store
-        self._registry = registry
-        self._files = files
-        self._credentials = credentials
-        self._limits = limits
-        self._clock = clock
-        self._log = log
-        self._path_free = Redaction(files.roots, {})
+    store: Store
+    registry: FileRegistry
+    files: FileStore
+    credentials: Credentials
+    limits: RoundLimits
+    clock: Callable[[], float]
+    log: FilteringBoundLogger
+
+    def __post_init__(self) -> None:
+        self._path_free = Redaction(self.files.roots, {})
         self._index = RoundIndex()
         self._any = True
 
@@ -107,15 +100,15 @@ class Rounds:
     async def open(self) -> None:
         """Raises StoreUnavailable."""
         # Where none is left and nobody else writes any, no scope needs to be looked at for some.
-        self._any = self._store.shared or bool(await self._store.scan(TABLE, limit=1))
-        self._registry.on_read.append(self.read)
-        self._registry.claims.append(self.claims)
+        self._any = self.store.shared or bool(await self.store.scan(TABLE, limit=1))
+        self.registry.on_read.append(self.read)
+        self.registry.claims.append(self.claims)
 
     async def read(self, scope_id: str) -> None:
         """Know the rounds of a scope as they are now, and hold its files for them. Raises StoreUnavailable."""
         if not self._any:
             return
-        rows = [row async for row in every_row(self._store, TABLE, scope_id)]
+        rows = [row async for row in every_row(self.store, TABLE, scope_id)]
         keys = {row.key for row in rows}
         for waiting in self._index.of_scope(scope_id):
             if waiting.version != ABSENT and waiting.taken_by is None and waiting.key not in keys:
@@ -132,7 +125,7 @@ class Rounds:
         try:
             pending = decode(row.value)
         except ValueError:  # one that another version wrote harms no other
-            self._log.warning("a pending round cannot be read and is passed over")
+            self.log.warning("a pending round cannot be read and is passed over")
             return
         waiting = WaitingRound(pending, len(row.value), row.version)
         if known is not None:
@@ -153,20 +146,20 @@ class Rounds:
     async def _know(self, scope_id: str) -> None:
         """Know the files of a scope, which are held for its rounds, and those rounds. Raises StoreUnavailable."""
         if self._any:
-            await self._registry.know(scope_id)
+            await self.registry.know(scope_id)
             await self.read(scope_id)
 
     async def expire(self) -> None:
         """Give up what waited too long, wherever it was last gone on with. Raises StoreUnavailable."""
-        now = self._clock()
-        for row in await self._store.overdue(TABLE, now):
+        now = self.clock()
+        for row in await self.store.overdue(TABLE, now):
             await self._expire(row, now)
 
     async def expire_known(self) -> None:
         """Give up what waited here too long, also what could not be written. Raises StoreUnavailable."""
-        now = self._clock()
+        now = self.clock()
         for waiting in self._index.overdue(now):
-            row = await self._store.get(TABLE, waiting.key)
+            row = await self.store.get(TABLE, waiting.key)
             if row is not None and waiting.version not in (ABSENT, row.version):
                 self._adopt(row)  # another replica went on with it
             elif row is not None:
@@ -181,7 +174,7 @@ class Rounds:
             return
         self._adopt(row)
         with contextlib.suppress(Conflict):
-            await self._store.delete(TABLE, row.key, expected=row.version)
+            await self.store.delete(TABLE, row.key, expected=row.version)
             if (known := self._index.get(pending_id)) is not None and known.is_overdue(now):
                 self._index.drop(known)
                 known.let_go()
@@ -192,8 +185,8 @@ class Rounds:
         for waiting in self._index.of_scope(scope_id):
             await self._forget(waiting)
         if self._any:
-            rows = every_row(self._store, TABLE, scope_id)
-            await self._store.commit([Delete(TABLE, row.key) async for row in rows])
+            rows = every_row(self.store, TABLE, scope_id)
+            await self.store.commit([Delete(TABLE, row.key) async for row in rows])
 
     # --- a request that goes on -------------------------------------------------------------------------------
 
@@ -214,7 +207,7 @@ class Rounds:
         Raises StoreUnavailable.
         """
         await self._know(call.scope.id)
-        waiting = self._index.find(call.scope.id, key, self._clock())
+        waiting = self._index.find(call.scope.id, key, self.clock())
         if waiting is None:
             return None
         if waiting.place is not None:
@@ -241,11 +234,11 @@ class Rounds:
         Only where less than half of its time is left. Raises LimitReached where one of them was first, and
         StoreUnavailable.
         """
-        due = self._clock() + self._limits.ttl
+        due = self.clock() + self.limits.ttl
         if (
-            not self._store.shared
+            not self.store.shared
             or waiting.version == ABSENT
-            or waiting.pending.due > due - self._limits.ttl / 2
+            or waiting.pending.due > due - self.limits.ttl / 2
         ):
             return
         self._index.drop(waiting)
@@ -253,7 +246,7 @@ class Rounds:
         self._index.add(waiting)
         try:
             # A new version, so that whoever has read the row already does not delete it.
-            row = await self._store.put(
+            row = await self.store.put(
                 TABLE, waiting.key, encode(waiting.pending), due=due, expected=waiting.version
             )
         except Conflict:
@@ -287,7 +280,7 @@ class Rounds:
         given = self._given(state, response)
         row = self._noted(call, waiting, state, given)
         if row is None:
-            self._log.warning(
+            self.log.warning(
                 "a call that holds too much cannot go on when its user was asked", server=call.origin.server
             )
             await self._give_up(waiting)
@@ -302,7 +295,7 @@ class Rounds:
 
     async def _make_room(self, scope_id: str) -> None:
         """Give up what waited longest, of the scope and then of all, while it is too much."""
-        limits = self._limits
+        limits = self.limits
         for each in list(self._index.surplus(scope_id, limits.per_scope, limits.scope_bytes)):
             await self._give_up(each)
         for each in list(self._index.surplus(None, limits.total, limits.total_bytes)):
@@ -319,12 +312,12 @@ class Rounds:
         # The client may go on as soon as it reads this, which may be before the stream that brings it is closed.
         waiting.taken_by = None
         self._index.drop(waiting)
-        pending, limits = waiting.pending, self._limits
+        pending, limits = waiting.pending, self.limits
         pending.notes = {name: call.notes[name] for name in _KEPT if name in call.notes}
         own = None if given == state else state
         if own is not None and len(own) > limits.each:
             return None
-        pending.due = self._clock() + limits.ttl
+        pending.due = self.clock() + limits.ttl
         pending.add_state(key_of(call, given), own)
         row = encode(pending)
         waiting.size = len(row)
@@ -338,10 +331,10 @@ class Rounds:
 
     async def _write(self, waiting: WaitingRound, row: bytes) -> None:
         try:
-            written = await self._store.put(TABLE, waiting.key, row, due=waiting.pending.due)
+            written = await self.store.put(TABLE, waiting.key, row, due=waiting.pending.due)
             waiting.version = written.version
         except StoreUnavailable:
-            self._log.warning("a pending round would not survive a restart, because the state store failed")
+            self.log.warning("a pending round would not survive a restart, because the state store failed")
 
     # --- what is known ----------------------------------------------------------------------------------------
 
@@ -354,19 +347,19 @@ class Rounds:
     def _holds(self, waiting: WaitingRound) -> Iterator[Callable[[], None]]:
         for key, link in waiting.pending.notes.get(DELIVERED, {}).items():
             try:
-                yield self._registry.hold_known(key)
+                yield self.registry.hold_known(key)
             except FileGone:
                 continue
             if link is not None:
-                yield self._credentials.prolong(signature_of(link))
+                yield self.credentials.prolong(signature_of(link))
 
     async def _forget(self, waiting: WaitingRound) -> None:
         self._index.drop(waiting)
         waiting.let_go()
         try:
-            await self._store.delete(TABLE, waiting.key)
+            await self.store.delete(TABLE, waiting.key)
         except StoreUnavailable:
-            self._log.warning("a round that is over stays in the state store until it is due")
+            self.log.warning("a round that is over stays in the state store until it is due")
 
     async def _give_up(self, waiting: WaitingRound) -> None:
         """Nobody will go on with it."""
@@ -377,9 +370,9 @@ class Rounds:
         """Remove what its tool has written so far."""
         if (place := waiting.place) is not None:
             try:
-                await self._files.remove(place)
+                await self.files.remove(place)
             except AdapterError as error:
-                self._log.warning("a tool's file could not be removed", why=error.code)
+                self.log.warning("a tool's file could not be removed", why=error.code)
 
 
 def _taken() -> LimitReached:

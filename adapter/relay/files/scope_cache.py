@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StoreUnavailable
 from adapter.files.port import FileStore
-from adapter.relay.files.file_index import STALE, FileIndex, ScopeFiles
+from adapter.relay.files.file_index import FileIndex, ScopeFiles
+from adapter.relay.row_reads import STALE
 from adapter.rules.files.file_records import (
     FileKind,
     FileRecord,
@@ -51,6 +53,7 @@ MOST_SCOPES = 4096
 """Scopes that are known at once, but for those in which something is held."""
 
 
+@dataclass(eq=False)
 class ScopeCache(StoreListener):
     """Reads scopes into the index, and writes their changes. ``replica`` is the name of this process among those that
     share the store.
@@ -59,46 +62,38 @@ class ScopeCache(StoreListener):
     has removed.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        files: FileStore,
-        index: FileIndex,
-        replica: str,
-        log: FilteringBoundLogger,
-        on_gone: Callable[[FileRecord], None],
-    ) -> None:
-        self.is_shared = store.shared
+    store: Store
+    files: FileStore
+    index: FileIndex
+    replica: str
+    log: FilteringBoundLogger
+    on_gone: Callable[[FileRecord], None]
+
+    def __post_init__(self) -> None:
+        self.is_shared = self.store.shared
         """True where other replicas may change the files of scopes."""
         self.on_read: list[Callable[[str], Awaitable[None]]] = []
-        self._store = store
-        self._files = files
-        self._index = index
-        self._replica = replica
-        self._log = log
-        self._on_gone = on_gone
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._being_read: dict[str, bool] = {}
         self._all_known = False
-        if store.shared:
-            store.listeners.append(self)
+        if self.store.shared:
+            self.store.listeners.append(self)
 
     def __repr__(self) -> str:
-        return f"<ScopeCache: {len(self._locks)} scopes being changed, {self._index!r}>"
+        return f"<ScopeCache: {len(self._locks)} scopes being changed, {self.index!r}>"
 
     async def open(self) -> None:
         """Raises StoreUnavailable."""
         # Where there is no file yet and nobody else brings any, all that come are known here.
-        self._all_known = not self._store.shared and not await self._store.scan(TABLE, limit=1)
+        self._all_known = not self.store.shared and not await self.store.scan(TABLE, limit=1)
 
     def close(self) -> None:
         """Hear nothing more of the store."""
-        if self in self._store.listeners:
-            self._store.listeners.remove(self)
+        if self in self.store.listeners:
+            self.store.listeners.remove(self)
 
     def is_empty(self, scope_id: str) -> bool:
         """Tell whether the scope certainly holds nothing, without a look at the store."""
-        return self._all_known and self._index.scopes.get(scope_id) is None
+        return self._all_known and self.index.scopes.get(scope_id) is None
 
     def lock(self, scope_id: str) -> asyncio.Lock:
         """The lock of all changes of a scope here."""
@@ -115,32 +110,30 @@ class ScopeCache(StoreListener):
         """See StoreListener."""
         if table != HEADS:
             return
-        if key in self._being_read:
-            self._being_read[key] = True
-        if (scope := self._index.scopes.get(key)) is not None:
-            scope.epoch = STALE
+        self.index.changed(key)
+        self.doubt(key)
 
     def rows_unknown(self) -> None:
         """See StoreListener."""
-        self._index.epoch += 1
+        self.index.epoch += 1
 
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def know(self, scope_id: str) -> None:
         """Let the index know the scope as it is now. Raises StoreUnavailable, StorageFailed."""
-        if not self._index.is_fresh(scope_id):
+        if not self.index.is_fresh(scope_id):
             async with self.lock(scope_id):
                 await self.confirm(scope_id)
 
     def doubt(self, scope_id: str) -> None:
         """Have the scope confirmed when it is used next: another replica may have changed it a moment ago."""
-        if (scope := self._index.scopes.get(scope_id)) is not None:
+        if (scope := self.index.scopes.get(scope_id)) is not None:
             scope.epoch = STALE
 
     async def confirm(self, scope_id: str) -> ScopeFiles:
         """The scope as it is now. The caller has its lock. Raises as ``know`` does."""
-        scope = self._index.scopes.get(scope_id)
-        if scope is None or scope.epoch != self._index.epoch:
+        scope = self.index.scopes.get(scope_id)
+        if scope is None or scope.epoch != self.index.epoch:
             return await self._read(scope_id, anew=False)
         scope.used = True
         return scope
@@ -150,43 +143,39 @@ class ScopeCache(StoreListener):
         return await self._read(scope_id, anew=True)
 
     async def _read(self, scope_id: str, *, anew: bool) -> ScopeFiles:
-        epoch = self._index.epoch
-        self._being_read[scope_id] = False
-        try:
+        with self.index.reading(scope_id) as read:
             # The head first: files that come or go behind it make the next write of the head fail.
-            row = await self._store.get(HEADS, scope_id) if self.is_shared else None
+            row = await self.store.get(HEADS, scope_id) if self.is_shared else None
             version = ABSENT if row is None else row.version
-            scope = self._index.scopes.get(scope_id)
+            scope = self.index.scopes.get(scope_id)
             if scope is None or anew or scope.doubts or scope.version != version:
                 scope = await self._adopt(scope_id, row, await self._rows(scope_id))
-            scope.epoch = STALE if self._being_read[scope_id] else epoch
-        finally:
-            del self._being_read[scope_id]
+        scope.epoch = read.epoch
         scope.used = True
         return scope
 
     async def _rows(self, scope_id: str) -> list[Row]:
         if self.is_empty(scope_id):
             return []
-        return [row async for row in every_row(self._store, TABLE, scope_id)]
+        return [row async for row in every_row(self.store, TABLE, scope_id)]
 
     async def _adopt(self, scope_id: str, head_row: Row | None, rows: list[Row]) -> ScopeFiles:
         holders = {} if head_row is None else _head(head_row)
-        known = self._index.scopes.get(scope_id)
+        known = self.index.scopes.get(scope_id)
         found = self._decoded(rows)
         missing = await self._missing(found if known is None or known.doubts else {})
         if known is None:
             self._make_room()
-        scope = self._index.open_scope(scope_id)
+        scope = self.index.open_scope(scope_id)
         # What is in doubt may be another replica's doing, which then counts twice until all files are counted.
         ours, scope.doubts = scope.doubts, set()
         for record in [record for key, record in scope.records.items() if key not in found]:
-            self._index.hide(record)
+            self.index.hide(record)
             if record.key in ours:
-                self._index.charge(-record.content.size)
-            self._on_gone(record)
+                self.index.charge(-record.content.size)
+            self.on_gone(record)
         for key, (record, due) in found.items():
-            self._index.load(scope.records.get(key, record), due, charged=key in ours)
+            self.index.load(scope.records.get(key, record), due, charged=key in ours)
         self._note_head(scope, holders, head_row)
         if missing:
             await self._drop_missing(scope, missing)
@@ -201,20 +190,20 @@ class ScopeCache(StoreListener):
             try:
                 found[row.key] = decode(row.value), row.due
             except ValueError:  # one that another version wrote harms no other
-                self._log.warning("a file record cannot be read and is passed over")
+                self.log.warning("a file record cannot be read and is passed over")
         return dict(sorted(found.items(), key=lambda item: item[1][0].created))
 
     def _note_head(self, scope: ScopeFiles, found: Holders, row: Row | None) -> None:
         scope.version = ABSENT if row is None else row.version
         holders = {replica: frozenset(f"{scope.id}/{key}" for key in keys) for replica, keys in found.items()}
-        scope.announced = holders.pop(self._replica, frozenset())
+        scope.announced = holders.pop(self.replica, frozenset())
         scope.holders = holders
 
     async def overdue(self) -> set[str]:
         """The ids of scopes with a file whose time is over, as far as one page of rows tells."""
-        now = self._index.now
-        found = {group_of(row.key) for row in await self._store.overdue(TABLE, now)}
-        scopes = self._index.scopes.values()
+        now = self.index.now
+        found = {group_of(row.key) for row in await self.store.overdue(TABLE, now)}
+        scopes = self.index.scopes.values()
         return found | {scope.id for scope in scopes if scope.dues and scope.dues[0][0] <= now}
 
     # --- files that are gone ----------------------------------------------------------------------------------
@@ -223,7 +212,7 @@ class ScopeCache(StoreListener):
         if not found:
             return []
         places = {record.place: record for record, _ in found.values()}
-        gone = await self._files.missing(list(places))
+        gone = await self.files.missing(list(places))
         return [places[place] for place in gone]
 
     async def _drop_missing(self, scope: ScopeFiles, records: list[FileRecord]) -> None:
@@ -233,10 +222,10 @@ class ScopeCache(StoreListener):
         except Conflict:
             scope.doubts |= {record.key for record in records}  # looked for again, with what has changed
             return
-        self._log.warning("files of earlier records are gone", files=len(records))
+        self.log.warning("files of earlier records are gone", files=len(records))
         for record in records:
-            self._index.hide(record)
-            self._index.charge(-record.content.size)
+            self.index.hide(record)
+            self.index.charge(-record.content.size)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -254,10 +243,10 @@ class ScopeCache(StoreListener):
         used = frozenset((scope.held.keys() | scope.lingering | made) - gone)
         empty = not coming and scope.records.keys() <= gone
         head = [self._head(scope, used, empty=empty)] if self.is_shared else []
-        puts = [Put(TABLE, each.key, encode(each), self._index.expires_at(each), ABSENT) for each in coming]
+        puts = [Put(TABLE, each.key, encode(each), self.index.expires_at(each), ABSENT) for each in coming]
         deletes = [Delete(TABLE, key) for key in gone]
         try:
-            rows = await self._store.commit([*head, *deletes, *puts])
+            rows = await self.store.commit([*head, *deletes, *puts])
         except Conflict:
             scope.epoch = STALE
             raise
@@ -271,16 +260,16 @@ class ScopeCache(StoreListener):
 
     def _head(self, scope: ScopeFiles, used: frozenset[str], *, empty: bool) -> Put:
         begin = len(scope.id) + 1
-        holders = dict(self._index.living(scope)) | ({self._replica: used} if used else {})
+        holders = dict(self.index.living(scope)) | ({self.replica: used} if used else {})
         value = {replica: sorted(key[begin:] for key in keys) for replica, keys in holders.items()}
-        due = self._index.now + (ENDED_KEPT if scope.ended else EMPTY_KEPT) if empty and not holders else None
+        due = self.index.now + (ENDED_KEPT if scope.ended else EMPTY_KEPT) if empty and not holders else None
         return Put(HEADS, scope.id, encode_head(value), due, expected=scope.version)
 
     async def forget_empty_heads(self) -> None:
         """Delete the heads of scopes that had no file for long. Raises StoreUnavailable."""
-        for row in await self._store.overdue(HEADS, self._index.now):
+        for row in await self.store.overdue(HEADS, self.index.now):
             try:
-                await self._store.commit([Delete(HEADS, row.key, expected=row.version)])
+                await self.store.commit([Delete(HEADS, row.key, expected=row.version)])
             except Conflict:
                 continue
 
@@ -288,7 +277,7 @@ class ScopeCache(StoreListener):
 
     def drop_unused(self) -> None:
         """Forget the scopes that were not used since this was last called."""
-        for scope in list(self._index.scopes.values()):
+        for scope in list(self.index.scopes.values()):
             if scope.used:
                 scope.used = False
             elif self._is_idle(scope):
@@ -296,16 +285,16 @@ class ScopeCache(StoreListener):
 
     def _make_room(self) -> None:
         """Forget the scope that came first, if there are very many."""
-        scopes = self._index.scopes
+        scopes = self.index.scopes
         if len(scopes) >= MOST_SCOPES and (idle := next(filter(self._is_idle, scopes.values()), None)):
             self._close_scope(idle)
 
     def _close_scope(self, scope: ScopeFiles) -> None:
         self._all_known = self._all_known and not scope.records
-        self._index.scopes.pop(scope.id, None)
+        self.index.scopes.pop(scope.id, None)
 
     def _is_idle(self, scope: ScopeFiles) -> bool:
-        return not self.is_changing(scope.id) and self._index.is_idle(scope)
+        return not self.is_changing(scope.id) and self.index.is_idle(scope)
 
 
 def _head(row: Row) -> Holders:

@@ -134,6 +134,7 @@ class _Arrived(NamedTuple):
     measure: Measure
 
 
+@dataclass(eq=False, repr=False)
 class UploadBatch:
     """``add``, ``write`` and ``end_file`` for each file, then ``keep``; ``discard`` in any case, when all is over.
 
@@ -141,24 +142,15 @@ class UploadBatch:
     raised, ``discard`` is all that is left to do.
     """
 
-    def __init__(
-        self,
-        transactions: FileTransactions,
-        files: FileStore,
-        staged: StagedBytes,
-        limits: FileLimits,
-        *,
-        bound: int | None,
-        record: Callable[[str, str | None, Measure], FileRecord],
-        leave: Callable[[], None],
-    ) -> None:
-        self._transactions = transactions
-        self._files = files
-        self._staged = staged
-        self._limits = limits
-        self._bound = bound
-        self._record = record
-        self._leave = leave
+    transactions: FileTransactions
+    files: FileStore
+    staged: StagedBytes
+    limits: FileLimits
+    bound: int | None = field(kw_only=True)
+    record: Callable[[str, str | None, Measure], FileRecord] = field(kw_only=True)
+    leave: Callable[[], None] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
         self._arrived: list[_Arrived] = []
         self._coming: tuple[str, str | None, StagedFile] | None = None
         self._size = 0
@@ -166,14 +158,14 @@ class UploadBatch:
         self._cut_off = False
         self.name: str | None = None
         """That of the offer by which the batch comes, if any."""
-        self.announced = bound
+        self.announced = self.bound
         """Bytes that will come as far as its sender has said, for which other files of the scope may go; None: unknown.
         """
 
     @property
     def size(self) -> int:
         """Bytes that have come."""
-        return self._staged.size
+        return self.staged.size
 
     def add(self, filename: str, declared_type: str | None) -> None:
         """A file begins, called ``filename`` by its sender. Raises FileTooLarge for one file too many,
@@ -181,13 +173,13 @@ class UploadBatch:
         """
         assert self._coming is None, "one file ends before the next begins"
         self._check_scope()
-        if len(self._arrived) >= self._limits.max_files:
+        if len(self._arrived) >= self.limits.max_files:
             raise FileTooLarge(
-                f"One upload may have {self._limits.max_files} files (uploads.max_files); send the other "
+                f"One upload may have {self.limits.max_files} files (uploads.max_files); send the other "
                 "files in another upload.",
-                data={"limit": self._limits.max_files, "setting": "uploads.max_files"},
+                data={"limit": self.limits.max_files, "setting": "uploads.max_files"},
             )
-        self._coming = filename, declared_type, self._files.stage()
+        self._coming = filename, declared_type, self.files.stage()
         self._size = 0
 
     async def write(self, chunk: bytes) -> None:
@@ -198,10 +190,10 @@ class UploadBatch:
         self._check_scope()
         self._check_size(len(chunk))
         try:
-            self._staged.grow(len(chunk))
+            self.staged.grow(len(chunk))
         except StorageFull:
             await self._make_room(len(chunk))
-            self._staged.grow(len(chunk))
+            self.staged.grow(len(chunk))
         self._size += len(chunk)
         await self._coming[2].write(chunk)
 
@@ -217,22 +209,22 @@ class UploadBatch:
         if not room:
             return None
         taken = await self._coming[2].fill(source, room)
-        self._staged.shrink(room - taken)
+        self.staged.shrink(room - taken)
         self._size += taken
         return taken
 
     def _reserve(self, most: int) -> int:
         """Count bytes that may come, at most ``most``; 0 where these would be few."""
-        limits = self._limits
+        limits = self.limits
         room = min(FILL, limits.max_file_bytes - self._size)
-        for limit in (limits.quota.scope_bytes, self._bound):
+        for limit in (limits.quota.scope_bytes, self.bound):
             if limit is not None:
-                room = min(room, limit - self._staged.size)
+                room = min(room, limit - self.staged.size)
         if room < LEAST_FILL:
             return 0
         room = min(room, most)
         try:
-            self._staged.grow(room)
+            self.staged.grow(room)
         except StorageFull:
             return 0
         return room
@@ -241,32 +233,30 @@ class UploadBatch:
         """Make room for more bytes if all files together leave none: learn what other replicas have removed, remove
         expired files, then others of the scope itself.
         """
-        if await self._transactions.has_room(more):
+        if await self.transactions.has_room(more):
             return
-        await self._transactions.put_out_expired()
+        await self.transactions.put_out_expired()
         if self.announced is None:
             return  # it may turn out never to fit, and would have pushed out everything by then
-        batch_bytes = self._limits.quota.scope_bytes
+        batch_bytes = self.limits.quota.scope_bytes
         whole = self.announced if batch_bytes is None else min(self.announced, batch_bytes)
         with contextlib.suppress(QuotaReached, StorageFull):
-            await self._transactions.make_room(
-                self._staged.scope_id, FileKind.UPLOAD, whole, self._staged.size
-            )
+            await self.transactions.make_room(self.staged.scope_id, FileKind.UPLOAD, whole, self.staged.size)
 
     def _check_size(self, more: int) -> None:
-        limits = self._limits
+        limits = self.limits
         if self._size + more > limits.max_file_bytes:
             raise FileTooLarge(
                 f"The file is larger than the {limits.max_file_bytes} bytes that uploads.max_file_bytes allows.",
                 data={"limit": limits.max_file_bytes, "setting": "uploads.max_file_bytes"},
             )
-        if limits.quota.scope_bytes is not None and self._staged.size + more > limits.quota.scope_bytes:
+        if limits.quota.scope_bytes is not None and self.staged.size + more > limits.quota.scope_bytes:
             raise QuotaReached(
                 f"The files are larger than the {limits.quota.scope_bytes} bytes that "
                 "sessions.max_total_session_size allows.",
                 data={"limit": limits.quota.scope_bytes, "setting": "sessions.max_total_session_size"},
             )
-        if self._bound is not None and self._staged.size + more > self._bound:
+        if self.bound is not None and self.staged.size + more > self.bound:
             raise UploadRefused("The upload is larger than its Content-Length.")
 
     async def end_file(self) -> None:
@@ -289,10 +279,10 @@ class UploadBatch:
         self._check_digests(digests)
         self._check_scope()
         arrivals = [
-            IncomingFile(self._record(filename, declared_type, measure), staging)
+            IncomingFile(self.record(filename, declared_type, measure), staging)
             for filename, declared_type, staging, measure in self._arrived
         ]
-        await self._transactions.take_in(arrivals, self._staged, spend, self._check_scope)
+        await self.transactions.take_in(arrivals, self.staged, spend, self._check_scope)
         self._arrived.clear()
         self._end()
         return [arrival.record for arrival in arrivals]
@@ -318,7 +308,7 @@ class UploadBatch:
 
     def cut_off(self, scope_id: str) -> None:
         """A scope has ended: nothing comes into it any more."""
-        self._cut_off = self._cut_off or scope_id == self._staged.scope_id
+        self._cut_off = self._cut_off or scope_id == self.staged.scope_id
 
     async def discard(self) -> None:
         """Remove what was not kept. Harmless after ``keep`` and when done twice."""
@@ -337,5 +327,5 @@ class UploadBatch:
     def _end(self) -> None:
         if not self._over:
             self._over = True
-            self._staged.shrink(self._staged.size)
-            self._leave()
+            self.staged.shrink(self.staged.size)
+            self.leave()

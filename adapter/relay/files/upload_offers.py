@@ -65,30 +65,26 @@ class KnownOffer:
     due: float
 
 
+@dataclass(eq=False)
 class UploadOffers(StoreListener):
     """Makes offers and knows what becomes of them. ``clock`` gives Unix time, ``upload_ttl`` is how many seconds files
     live after their last use at least.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        credentials: Credentials,
-        scopes: Scopes,
-        clock: Callable[[], float],
-        upload_ttl: float = 0.0,
-    ) -> None:
-        self.credentials = credentials
-        self.clock = clock
-        self._lifetime = max(upload_ttl, credentials.page_ttl, credentials.ttl)
-        self._store = store
-        self._scopes = scopes
+    store: Store
+    credentials: Credentials
+    scopes: Scopes
+    clock: Callable[[], float]
+    upload_ttl: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._lifetime = max(self.upload_ttl, self.credentials.page_ttl, self.credentials.ttl)
         self._coming: dict[str, list[Incoming]] = {}
         self._watchers: dict[str, set[asyncio.Event]] = {}
         self.stopping = False
         """The adapter stops, so nobody waits any more."""
-        if store.shared:
-            store.listeners.append(self)
+        if self.store.shared:
+            self.store.listeners.append(self)
 
     def __repr__(self) -> str:
         return f"<UploadOffers: {len(self._coming)} batches coming, {len(self._watchers)} waited for>"
@@ -98,7 +94,7 @@ class UploadOffers(StoreListener):
     async def issue(self, server: str, principal: str, scope: Scope) -> IssuedOffer:
         """Offer one upload into a scope. Raises LimitReached, StoreUnavailable."""
         seconds = max(self.credentials.page_ttl, self.credentials.ttl)
-        wait = await self._store.spend(TABLE, scope.id, MOST_OFFERS, seconds)
+        wait = await self.store.spend(TABLE, scope.id, MOST_OFFERS, seconds)
         if wait:
             raise LimitReached(
                 f"{MOST_OFFERS} uploads were offered within {seconds:g} s, the longer of uploads.page_ttl_seconds and "
@@ -112,14 +108,14 @@ class UploadOffers(StoreListener):
         expires = max(links.expires, links.page_expires)
         offer = UploadOffer(server, principal, scope.id, expires, outlives=principal != ANONYMOUS)
         due = offer.expires + _KEPT
-        await self._scopes.keep(scope, due)
-        await self._store.put(TABLE, batch, encode_offer(offer), expected=ABSENT, due=due)
+        await self.scopes.keep(scope, due)
+        await self.store.put(TABLE, batch, encode_offer(offer), expected=ABSENT, due=due)
         return IssuedOffer(upload_id, links)
 
     async def find(self, batch: str) -> KnownOffer | None:
         """The offer of that batch, None for one that is over or never was. Raises StoreUnavailable."""
         try:
-            row = await self._store.get(TABLE, batch)
+            row = await self.store.get(TABLE, batch)
         except UnicodeEncodeError:  # no key of ours: it came out of a message
             return None
         if row is None or row.due is None or row.due <= self.clock():
@@ -141,18 +137,18 @@ class UploadOffers(StoreListener):
         now = self.clock()
         if known.due >= now + self._lifetime:
             return
-        scope = await self._scopes.find(known.offer.scope)
+        scope = await self.scopes.find(known.offer.scope)
         if scope is not None:
             known.due = now + 2 * self._lifetime  # so that not each use writes
-            await self._scopes.keep(scope, known.due)
-            await self._store.touch(TABLE, {known.batch: known.due})
+            await self.scopes.keep(scope, known.due)
+            await self.store.touch(TABLE, {known.batch: known.due})
 
     async def outlive(self, known: KnownOffer) -> None:
         """Let the files of a batch that is coming stay when the session ends that asked for it. Raises
         StoreUnavailable.
         """
         known.offer = replace(known.offer, outlives=True)
-        if self._store.shared:
+        if self.store.shared:
             await self._tell(known, self.received(known.batch) or 0)
         else:
             await self._put(known, known.offer)
@@ -164,7 +160,7 @@ class UploadOffers(StoreListener):
 
     async def expire(self) -> None:
         """Forget offers that are over. Raises StoreUnavailable."""
-        await delete_overdue(self._store, TABLE, self.clock())
+        await delete_overdue(self.store, TABLE, self.clock())
 
     # --- batches ----------------------------------------------------------------------------------------------
 
@@ -182,7 +178,7 @@ class UploadOffers(StoreListener):
         self._coming.setdefault(batch, []).append(incoming)
         telling = asyncio.get_running_loop().create_task(self._tell_on(known, incoming))
         try:
-            if self._store.shared:
+            if self.store.shared:
                 await self._tell(known, incoming.size)
             self._wake(batch)
             yield
@@ -191,7 +187,7 @@ class UploadOffers(StoreListener):
             if not self._coming[batch]:
                 del self._coming[batch]
             telling.cancel()
-            if self._store.shared:
+            if self.store.shared:
                 await run_to_completion(self._tell_end(known))
             self._wake(batch)
 
@@ -200,7 +196,7 @@ class UploadOffers(StoreListener):
             await asyncio.sleep(TELL_EVERY)
             with contextlib.suppress(StoreUnavailable):
                 await self.use(known)
-                if self._store.shared:
+                if self.store.shared:
                     await self._tell(known, incoming.size)
 
     async def _tell_end(self, known: KnownOffer) -> None:
@@ -212,11 +208,11 @@ class UploadOffers(StoreListener):
         await self._put(known, replace(known.offer, received=size, heard=self.clock()))
 
     async def _put(self, known: KnownOffer, offer: UploadOffer) -> None:
-        row = await self._store.get(TABLE, known.batch)
+        row = await self.store.get(TABLE, known.batch)
         if row is not None:  # who used its files meanwhile has prolonged it; and one that is over stays over
             with contextlib.suppress(ValueError):
                 offer = replace(offer, outlives=offer.outlives or decode_offer(row.value).outlives)
-            await self._store.put(TABLE, known.batch, encode_offer(offer), due=max(known.due, row.due or 0.0))
+            await self.store.put(TABLE, known.batch, encode_offer(offer), due=max(known.due, row.due or 0.0))
 
     # --- waiting ----------------------------------------------------------------------------------------------
 

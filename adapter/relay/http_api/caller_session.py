@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from adapter.errors import StoreUnavailable
@@ -197,6 +198,7 @@ def _decoded(plain: bytes) -> KeptSession | None:
 # --- one session ----------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class CallerSession:
     """One caller's session. ``used`` and ``listed`` are moments of the clock; ``busy`` counts who is using it.
 
@@ -204,18 +206,15 @@ class CallerSession:
     ``is_shared``: ``rows`` tell the other processes of it, and every ``pace`` seconds that it is in use.
     """
 
-    def __init__(
-        self,
-        key: CallerKey,
-        conversation: Conversation,
-        clock: Callable[[], float],
-        rows: SessionRows | None,
-        pace: float,
-    ) -> None:
-        self.key = key
-        self.conversation = conversation
-        self.listening = SharedListener(conversation.listen)
-        self.used = clock()
+    key: CallerKey
+    conversation: Conversation
+    clock: Callable[[], float]
+    rows: SessionRows | None
+    pace: float
+
+    def __post_init__(self) -> None:
+        self.listening = SharedListener(self.conversation.listen)
+        self.used = self.clock()
         self.busy = 0
         self.tools: Sequence[dict[str, Any]] = ()
         self.places: Mapping[str, int] = {}
@@ -224,9 +223,6 @@ class CallerSession:
         self.is_ready = False
         self.is_shared = False
         self._opening = asyncio.Lock()
-        self._clock = clock
-        self._rows = rows
-        self._pace = pace
         self._told = float("-inf")
         self._version = ABSENT
 
@@ -246,8 +242,8 @@ class CallerSession:
         async with self._opening:
             surplus = None
             if not self.is_ready:
-                if self._rows is not None and self.conversation.era is not Era.MODERN:
-                    surplus = await self._open_shared(who, self._rows)
+                if self.rows is not None and self.conversation.era is not Era.MODERN:
+                    surplus = await self._open_shared(who, self.rows)
                 elif not self.conversation.is_open:
                     await self.conversation.open(who)
                 self.is_ready = True
@@ -266,17 +262,17 @@ class CallerSession:
             if own is None:
                 return None
             kept, self._version = await rows.keep(self.key, own)
-        self._told = self._clock()
+        self._told = self.clock()
         self.conversation.adopt(kept)
         self.is_shared = True
         return None if own == kept else own
 
     async def tell_use(self) -> None:
         """Let the other processes know, from time to time, that it is in use."""
-        if self._rows is not None and self.is_shared and self._clock() - self._told >= self._pace:
-            self._told = self._clock()
+        if self.rows is not None and self.is_shared and self.clock() - self._told >= self.pace:
+            self._told = self.clock()
             with suppress(StoreUnavailable):
-                await self._rows.used(self.key)
+                await self.rows.used(self.key)
 
     async def forget(self) -> None:
         """Have no process go on in it, because it is over."""
@@ -307,4 +303,4 @@ class CallerSession:
     def _shared(self) -> tuple[SessionRows, KeptSession] | None:
         """The rows that other processes find it by, and what they find; None for one that is this process's alone."""
         kept = self.conversation.session if self.is_shared else None
-        return None if self._rows is None or kept is None else (self._rows, kept)
+        return None if self.rows is None or kept is None else (self.rows, kept)

@@ -342,12 +342,10 @@ class Conversation:
             await asyncio.sleep(min(max(end.retry or 0, SHORTEST_RETRY) / 1000, LONGEST_RETRY))
         return True
 
-    async def answer(self, who: Who, address: ReplyAddress, result: Mapping[str, Any]) -> None:
-        """Answer a question of the server, in whichever session it asked. Raises AdapterError."""
-        session = KeptSession(who.principal, address.session, address.version)
-        asks = Asks(self._asks.server, session)
-        message: Message = {"jsonrpc": "2.0", "id": address.number, "result": dict(result)}
-        reply = await self._relay.handle(asks.post(who, Era.LEGACY, message))
+    async def answer(self, who: Who, number: str | float, result: Mapping[str, Any]) -> None:
+        """Answer a question of the server. Raises AdapterError."""
+        message: Message = {"jsonrpc": "2.0", "id": number, "result": dict(result)}
+        reply = await self._relay.handle(self._asks.post(who, Era.LEGACY, message))
         await reply.close()
         if reply.status >= 400:
             raise refused_by_status(reply.status)

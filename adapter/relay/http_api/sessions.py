@@ -153,8 +153,8 @@ class HttpSessions:
     async def answer(self, who: Who, address: ReplyAddress, result: Mapping[str, Any]) -> None:
         """Answer a question. The session is the one that it names, if it is this caller's. Raises AdapterError."""
         # Not in the caller's own session here: the question may have come through another process of the adapter.
-        conversation = Conversation(self.relay, self.server, Era.LEGACY, self.background)
-        await conversation.answer(who, address, result)
+        asked = self._in(KeptSession(who.principal, address.session, address.version))
+        await asked.answer(who, address.number, result)
 
     async def listen(self, who: Who, hear: Hear) -> None:
         """Have ``hear`` take what the server says outside of answers, until it ends that.
@@ -239,9 +239,13 @@ class HttpSessions:
 
     async def _end(self, kept: KeptSession) -> None:
         """End a session that no caller has any more."""
+        await self._in(kept).close()
+
+    def _in(self, kept: KeptSession) -> Conversation:
+        """A conversation in a session that is open."""
         conversation = Conversation(self.relay, self.server, Era.LEGACY, self.background)
         conversation.adopt(kept)
-        await conversation.close()
+        return conversation
 
     def _take(self, key: CallerKey) -> CallerSession:
         session = self._sessions.get(key)

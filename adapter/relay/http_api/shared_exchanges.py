@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 from adapter.errors import BadJson, LimitReached
@@ -46,6 +47,7 @@ LARGEST = 48 << 10
 """Bytes of one word; of exchanges that are more together the rest is not told."""
 
 
+@dataclass(eq=False)
 class SharedExchanges(StoreListener):
     """Tells other replicas of the exchanges here while they watch, and ``recent`` of theirs while it is watched. The
     counts of others it keeps.
@@ -53,29 +55,22 @@ class SharedExchanges(StoreListener):
     ``replica`` is the id of this one. ``now`` is a clock that never goes back, ``clock`` gives Unix time.
     """
 
-    def __init__(
-        self,
-        recent: Recent,
-        store: Store,
-        background: BackgroundTasks,
-        replica: str,
-        now: Callable[[], float] = time.monotonic,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._recent = recent
-        self._store = store
-        self._background = background
-        self.replica = replica
-        self._now = now
-        self._clock = clock
+    recent: Recent
+    store: Store
+    background: BackgroundTasks
+    replica: str
+    now: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self._watched_until = float("-inf")
         self._is_telling = False
         self._is_asking = False
         self._counts: dict[str, tuple[float, list[MinuteCount]]] = {}
         self._counts_came = asyncio.Event()
         self._counts_asked = self._counts_told = float("-inf")
-        recent.on_watch.append(self._ask)
-        store.listeners.append(self)
+        self.recent.on_watch.append(self._ask)
+        self.store.listeners.append(self)
 
     def __repr__(self) -> str:
         return f"<SharedExchanges of {self.replica!r}: {'watched' if self._is_telling else 'not watched'}>"
@@ -86,12 +81,12 @@ class SharedExchanges(StoreListener):
         """Somebody begins to watch here."""
         if not self._is_asking:
             self._is_asking = True
-            self._background.run(self._ask_always())
+            self.background.run(self._ask_always())
 
     async def _ask_always(self) -> None:
         try:
-            while self._recent.watchers:
-                self._store.announce(WATCHED, b"")
+            while self.recent.watchers:
+                self.store.announce(WATCHED, b"")
                 await asyncio.sleep(BEAT)
         finally:
             self._is_asking = False
@@ -103,13 +98,13 @@ class SharedExchanges(StoreListener):
 
         It is waited for the ``expected`` ones, as long as PATIENCE.
         """
-        if self._now() - self._counts_asked >= COUNTS_BEAT:
-            self._counts_asked = self._now()
-            self._store.announce(ASKED, b"")
+        if self.now() - self._counts_asked >= COUNTS_BEAT:
+            self._counts_asked = self.now()
+            self.store.announce(ASKED, b"")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
                     await self._all_answer(expected, self._counts_asked)
-        oldest = self._now() - COUNTS_FRESH
+        oldest = self.now() - COUNTS_FRESH
         self._counts = {replica: each for replica, each in self._counts.items() if each[0] >= oldest}
         return {replica: counts for replica, (_, counts) in self._counts.items()}
 
@@ -123,17 +118,17 @@ class SharedExchanges(StoreListener):
     def announced(self, topic: str, body: bytes) -> None:
         """See StoreListener."""
         if topic == WATCHED:
-            self._watched_until = self._now() + FRESH
+            self._watched_until = self.now() + FRESH
             if not self._is_telling:
                 self._is_telling = True
-                self._background.run(self._tell_always())
-        elif topic == ENDED and self._recent.watchers:
+                self.background.run(self._tell_always())
+        elif topic == ENDED and self.recent.watchers:
             for exchange in _decoded(body):
-                self._recent.offer(exchange)
-        elif topic == ASKED and self._now() - self._counts_told >= COUNTS_BEAT / 2:
-            self._counts_told = self._now()
-            counts = map(list, self._recent.counts.last(self._clock()))
-            self._store.announce(TOLD, dump([self.replica, *counts]))
+                self.recent.offer(exchange)
+        elif topic == ASKED and self.now() - self._counts_told >= COUNTS_BEAT / 2:
+            self._counts_told = self.now()
+            counts = map(list, self.recent.counts.last(self.clock()))
+            self.store.announce(TOLD, dump([self.replica, *counts]))
         elif topic == TOLD:
             self._keep_counts(body)
 
@@ -145,7 +140,7 @@ class SharedExchanges(StoreListener):
             # Another version wrote it.
             return
         if isinstance(replica, str) and (replica in self._counts or len(self._counts) < MOST_REPLICAS):
-            self._counts[replica] = self._now(), counts
+            self._counts[replica] = self.now(), counts
             self._counts_came.set()
 
     async def _tell_always(self) -> None:
@@ -153,21 +148,21 @@ class SharedExchanges(StoreListener):
         # It sees only those of this replica, or each would be told for ever.
         try:
             with contextlib.suppress(LimitReached):
-                news = self._recent.subscribe(is_viewer=False)
+                news = self.recent.subscribe(is_viewer=False)
                 try:
                     await self._tell(news)
                 finally:
-                    self._recent.unsubscribe(news)
+                    self.recent.unsubscribe(news)
         finally:
             self._is_telling = False
 
     async def _tell(self, subscription: Subscription) -> None:
-        while (left := self._watched_until - self._now()) > 0:
+        while (left := self._watched_until - self.now()) > 0:
             news = await subscription.next_news(left)
             if news is None:
                 return
             if news.exchanges:
-                self._store.announce(ENDED, _encoded(self.replica, news.exchanges))
+                self.store.announce(ENDED, _encoded(self.replica, news.exchanges))
                 await asyncio.sleep(PACE)
 
 

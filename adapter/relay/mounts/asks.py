@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
 from adapter.errors import BadRequest
-from adapter.relay.exchange import POST_FIELDS, ClientRequest, Sender, asking_plain, forwardable
+from adapter.relay.exchange import JSON, POST_FIELDS, ClientRequest, Sender, asking_plain, forwardable
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import ACCEPT
-from adapter.rules.access.headers import SharedFields, missing, to_upstream
-from adapter.rules.access.principals import Caller
-from adapter.wire.envelope import Envelope
+from adapter.relay.sessions.session_map import Session
+from adapter.rules.access.headers import Field, SharedFields, missing, to_upstream
+from adapter.rules.access.principals import NOBODY
+from adapter.wire.envelope import REQUEST, Envelope, dump
 from adapter.wire.eras import LEGACY, encode_mirror
+
+OWN = "mcp-file-adapter"
+"""The principal of the adapter's own sessions: no caller's has a name without a digest behind it."""
 
 _CODING = frozenset({"content-encoding"})
 _NOTHING: frozenset[str] = frozenset()
@@ -50,9 +57,19 @@ def _about_another(headers: list[tuple[str, str]], method: str) -> list[tuple[st
 
 def beside(ask: ClientRequest, server: Server, session_id: str | None, body: Envelope) -> ClientRequest:
     """A message that the adapter sends for the client of ``ask``, beside its request."""
-    headers = _own_fields(ask, server)
-    headers += [("Accept", ACCEPT), ("Accept-Encoding", "identity"), ("Content-Type", "application/json")]
-    found = ClientRequest(server, "POST", sender_for(ask, server, session_id), headers, ask.query)
+    return _posted(server, sender_for(ask, server, session_id), _own_fields(ask, server), body, ask.query)
+
+
+def own_message(server: Server, session_id: str | None, body: Envelope) -> ClientRequest:
+    """A message of the adapter's own, in a session that no client is in."""
+    return _posted(server, Sender(LEGACY, OWN, session_id), server.rules.static, body)
+
+
+def _posted(
+    server: Server, sender: Sender, fields: Iterable[Field], body: Envelope, query: str = ""
+) -> ClientRequest:
+    headers = [*fields, ("Accept", ACCEPT), ("Accept-Encoding", "identity"), JSON]
+    found = ClientRequest(server, "POST", sender, headers, query)
     found.envelope, found.body = body, body.body
     return found
 
@@ -78,20 +95,14 @@ def end_of(ask: ClientRequest, server: Server, session_id: str) -> ClientRequest
     )
 
 
-def own_message(server: Server, principal: str, session_id: str | None, body: Envelope) -> ClientRequest:
-    """A message of the adapter's own, in a session that no client is in."""
-    sender = Sender(LEGACY, principal, session_id, caller=Caller(principal))
-    headers = [*server.rules.static, ("Accept", ACCEPT), ("Accept-Encoding", "identity")]
-    headers.append(("Content-Type", "application/json"))
-    found = ClientRequest(server, "POST", sender, headers)
-    found.envelope, found.body = body, body.body
-    return found
+def in_own_name(ask: ClientRequest) -> None:
+    """Have a request be one of the adapter's own, of which no caller is known."""
+    ask.sender = ask.sender._replace(principal=OWN, caller=NOBODY, party="")
 
 
-def own_end(server: Server, principal: str, session_id: str) -> ClientRequest:
+def own_end(server: Server, session_id: str) -> ClientRequest:
     """The end of a session of the adapter's own."""
-    sender = Sender(LEGACY, principal, session_id, caller=Caller(principal))
-    return ClientRequest(server, "DELETE", sender, list(server.rules.static))
+    return ClientRequest(server, "DELETE", Sender(LEGACY, OWN, session_id), list(server.rules.static))
 
 
 def sender_for(ask: ClientRequest, server: Server, session_id: str | None) -> Sender:
@@ -141,3 +152,75 @@ def with_version(ask: ClientRequest, version: str) -> None:
 
 def _own_fields(ask: ClientRequest, server: Server) -> list[tuple[str, str]]:
     return forwardable(fields_for(ask, server), drop=POST_FIELDS - {_VERSION})
+
+
+# --- requests that are made again and again ------------------------------------------------------------------------
+
+Number = str | int | float | None
+
+
+@dataclass(eq=False, slots=True)
+class Route:
+    """The way of a request that a client makes again and again: to a tool of ``name`` in the session ``member``,
+    whose id is ``session_id``.
+
+    ``table`` has said that the name is that server's; None where that is so whatever servers list. In bodies ``said``
+    becomes ``renamed``. ``sender`` and ``headers`` are those that ``last_sender`` and ``last_headers`` became last:
+    requests on one connection share them.
+    """
+
+    table: object | None
+    server: Server
+    name: str
+    session_id: str
+    member: Session
+    said: bytes
+    renamed: bytes
+    version: str = field(init=False)
+    last_sender: Sender | None = field(default=None, init=False)
+    sender: Sender = field(init=False)
+    last_headers: list[tuple[str, str]] | None = field(default=None, init=False)
+    headers: list[tuple[str, str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.version = self.member.protocol_version
+
+    @classmethod
+    def of(
+        cls, table: object | None, ask: ClientRequest, own: ClientRequest, member: Session
+    ) -> Route | None:
+        """The way of a request by name that became ``own``; None for one that the next may not take."""
+        envelope, message, sender = ask.envelope, own.envelope, own.sender
+        assert isinstance(envelope, Envelope) and isinstance(message, Envelope)
+        if message.name is None or ask.encoded or sender.version != ask.sender.version:
+            return None
+        said, renamed = (b'"name":' + dump(each) for each in (envelope.name, message.name))
+        return cls(table, own.server, message.name, sender.session_id or "", member, said, renamed)
+
+    def request(self, ask: ClientRequest, envelope: Envelope) -> ClientRequest | None:
+        """A request on this way; None for one that has to be looked at more closely."""
+        body = envelope.body
+        if (
+            envelope.doubt is not None
+            or envelope.kind is not REQUEST
+            or ask.encoded
+            or self.member.over
+            or self.member.protocol_version != self.version
+            or body.count(b'"name"') != 1
+            or self.said not in body
+            or b"\\u" in body
+            or b'"taskId"' in body
+        ):
+            return None
+        if ask.sender is not self.last_sender:
+            self.last_sender = ask.sender
+            self.sender = sender_for(ask, self.server, self.session_id)
+        if ask.headers is not self.last_headers:
+            self.headers = asking_plain(fields_for(ask, self.server))
+            self.last_headers = ask.headers
+        found = ClientRequest(self.server, "POST", self.sender, self.headers, ask.query)
+        found.body = body.replace(self.said, self.renamed, 1)
+        message = Envelope(REQUEST, envelope.method, envelope.id, self.name, envelope.meta, found.body)
+        message.trace = envelope.trace
+        found.envelope, found.sent = message, ask.sent
+        return found

@@ -10,6 +10,7 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from adapter.relay.exchange import Exchanges
+from adapter.relay.mounts.code_mode import MountCodeMode
 from adapter.relay.mounts.held_lists import HeldLists
 from adapter.relay.mounts.lists import ListRules, MountLists
 from adapter.relay.mounts.merged import MergedMount
@@ -20,10 +21,17 @@ from adapter.relay.sessions.session_map import Sessions
 from adapter.rules.mounts.lists import sign_in_tool
 from adapter.rules.mounts.names import NamingRules
 from adapter.rules.text.expressions import NamePattern
+from adapter.rules.tools.code_mode import CodeModeNames
 from adapter.settings.mounts import MountSettings
 from adapter.settings.root import Settings
 from adapter.state.port import Store
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest
+
+
+def naming_of_tools(mount: MountSettings) -> NamingRules:
+    """How the mount names tools, and which of them it shows."""
+    allow, deny = (tuple(map(NamePattern, each)) for each in (mount.tools.allow, mount.tools.deny))
+    return NamingRules(mount.prefix != "none", allow, deny)
 
 
 class NoUpstream(Upstream):
@@ -62,9 +70,12 @@ class MountBuilder:
         sessions = MountSessions(self.relay, self.sessions, light, servers)
         serves_missing = self.settings.sessions.missing_id == "principal"
         info = {"name": mount.id, "version": self.version}
-        return MergedMount(
+        merged = MergedMount(
             self.relay, light, servers, sessions, self._lists(mount, sessions), info, serves_missing
         )
+        if mount.code_mode_enabled:
+            merged.code_mode = MountCodeMode(CodeModeNames(mount.id), merged.lists)
+        return merged
 
     def _lists(self, mount: MountSettings, sessions: MountSessions) -> MountLists:
         logger = self.log.bind(mount=mount.id)
@@ -75,7 +86,7 @@ class MountBuilder:
             lists = HeldLists(reader, self._store, time.monotonic, has_files=has_files)
             lists.on_missing = partial(_tell_missing, logger, entry.id)
             held.append(lists)
-        merged = MountLists(held, self._rules(mount))
+        merged = MountLists(held, self._rules(mount), self._store)
         merged.on_hidden = lambda name: logger.warning("a name is hidden at the mount", why=str(name))
         return merged
 
@@ -85,12 +96,10 @@ class MountBuilder:
 
     def _rules(self, mount: MountSettings) -> ListRules:
         """The rules by which a mount joins the lists of its servers."""
-        prefixed, tools = mount.prefix != "none", mount.tools
-        allow, deny = (tuple(map(NamePattern, each)) for each in (tools.allow, tools.deny))
         stages = {entry.id: self.servers[entry.id].stages for entry in self.settings.members_of(mount)}
         return ListRules(
-            NamingRules(prefixed, allow, deny),
-            NamingRules(prefixed),
+            naming_of_tools(mount),
+            NamingRules(mount.prefix != "none"),
             {
                 server: (each.named_tools - each.upstream_tools) | {sign_in_tool(server)[0]}
                 for server, each in stages.items()

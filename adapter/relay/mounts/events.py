@@ -2,30 +2,64 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Any
 
-from adapter.errors import MessageTooLong
+from adapter.errors import BadJson, MessageTooLong, UpstreamBroken
+from adapter.relay.background import in_turns
 from adapter.relay.call.get_streams import ACKNOWLEDGED
 from adapter.relay.exchange import ClientResponse, Flow
 from adapter.relay.http_api.callers import pieces_of
-from adapter.relay.replies import EVENT_STREAM, media_type, too_large
+from adapter.relay.mounts.asks import Number
+from adapter.relay.mounts.sessions import MountSession
+from adapter.relay.replies import EVENT_STREAM, LARGE, media_type, too_large
 from adapter.relay.server import Server
 from adapter.rules.access.headers import of_changed_body
-from adapter.rules.mounts.member_ids import downward, is_news, is_plain
-from adapter.rules.mounts.uris import names_uri
+from adapter.rules.access.visible_lists import ListShape
+from adapter.rules.mounts.lists import changes_in
+from adapter.rules.mounts.member_ids import HINTS as ID_HINTS
+from adapter.rules.mounts.member_ids import downward
+from adapter.rules.mounts.uris import HINTS as URI_HINTS
 from adapter.upstream.port import Sink
+from adapter.wire.envelope import dump, parse, read_response
+from adapter.wire.outline import skeleton
 from adapter.wire.sse import SseEvent, SseReader, replace_data, replace_id
 
-_HAS_ID = re.compile(rb"(?:^|[\r\n])id")
+_METHOD = b'"method"'
+_HINTS = (*({*ID_HINTS, *URI_HINTS} - {_METHOD}), b"\nid", b"\rid")
+_FIRST_ID = (b"id", b"\xef\xbb\xbfid")
+"""A stream may begin with the mark of its coding."""
 
-News = Callable[[str], None]
-"""Is given the id of a server that says that one of its lists has changed."""
+_USUAL = (b'"method":"notifications/progress"', b'"method":"notifications/message"')
+"""What servers say while they work on a request; their ids are the client's own."""
+
+News = Callable[[str, ListShape], None]
+"""Is given the id of a server that says that a list has changed, and which."""
 
 
 Uris = Callable[[str, bytes], bytes]
 """Gives a message of the server of that id with the URIs that clients of the mount know."""
+
+
+def is_plain(data: bytes, own: Number) -> bool:
+    """Tell whether nothing in whole messages or events has to change, or to be looked into: most answers to the request
+    ``own`` are such.
+
+    No line of JSON begins with a bare word, so that it needs not be known what of the two they are.
+    """
+    for hint in _HINTS:
+        if hint in data:
+            return False
+    ids = data.lower().count(b'"id"')
+    if _METHOD in data and (ids or data.count(_METHOD) != sum(map(data.count, _USUAL))):
+        return False
+    if ids:
+        said = b'"id":%b' % (b"%d" % own if type(own) is int else dump(own))
+        if ids > 1 or not (said + b"," in data or said + b"}" in data):
+            return False
+    return not data.startswith(_FIRST_ID)
 
 
 def same_uris(server: str, data: bytes) -> bytes:  # noqa: ARG001 (one of Uris)
@@ -36,8 +70,10 @@ def same_uris(server: str, data: bytes) -> bytes:  # noqa: ARG001 (one of Uris)
 class MemberEvents:
     """Reads the stream of one server, and gives what clients may have of it. ``news``: see News, ``uris``: see Uris.
 
-    ``subscription``: the stream is one part of a client's subscription, which the mount acknowledges and ends itself.
-    ``marked``: see ``downward``.
+    Clients tell answers by their ids alone, so the stream carries no answer but that to the request ``own``, which it
+    answers itself. One without such a request, in ``session``, carries answers only if it was ``resumed``, and none
+    that another server is asked for. ``subscription``: it is one part of a client's subscription, which the mount
+    acknowledges itself. As a Sink it is before that of ``pour``.
     """
 
     def __init__(
@@ -45,17 +81,24 @@ class MemberEvents:
         server: Server,
         news: News,
         uris: Uris = same_uris,
-        marked: str | None = None,
+        session: MountSession | None = None,
+        own: Number = None,
         *,
+        resumed: bool = False,
         subscription: bool = False,
     ) -> None:
-        self._marked = marked
+        self._session = session
+        self._own = own
+        self._resumed = resumed
         self._subscription = subscription
         self._id = server.id
         self._limit = server.rules.answer_limit
         self._news = news
         self._uris = uris
         self._reader = SseReader(self._limit)
+        self._inside = False
+        self._unread = b""
+        self._sink: Sink
 
     @property
     def last_id(self) -> bytes:
@@ -72,41 +115,59 @@ class MemberEvents:
         """What the stream ended with that is no whole event."""
         return self._reader.rest
 
-    def feed(self, chunk: bytes) -> bytes:
+    async def feed(self, chunk: bytes) -> bytes:
         """The events that a chunk completes, as the client may have them. Raises AnswerTooLarge."""
-        if (
-            not (self._subscription or self._reader.inside)
-            and chunk.endswith(b"\n\n")
-            and is_plain(chunk)
-            and not names_uri(chunk)
-            and not _HAS_ID.search(chunk)
-        ):
-            # Whole events behind whole events, of which none has to change: most answers are one such chunk.
-            return chunk
         try:
             events = self._reader.feed(chunk)
         except MessageTooLong:
             raise too_large(self._limit) from None
-        return b"".join(map(self._told_apart, events))
+        self._inside = self._reader.inside
+        return b"".join([await self._told_apart(event) for event in events])
 
-    def _told_apart(self, event: SseEvent) -> bytes:
+    async def _told_apart(self, event: SseEvent) -> bytes:
         raw = event.raw
         if event.data:
-            if self._subscription and _frames_subscription(event.data):
+            data = await self.judged(event.data)
+            if data is None or (self._subscription and ACKNOWLEDGED.encode() in data):
                 return b""
-            if is_news(event.data):
-                self._news(self._id)
-            data = self._uris(self._id, downward(self._id, event.data, self._marked))
+            for shape in changes_in(event.data):
+                self._news(self._id, shape)
             if data is not event.data:
                 raw = replace_data(event, data)
         if event.id:
             raw = replace_id(SseEvent(raw, event.data, lead=event.lead), f"{self._id}.".encode() + event.id)
         return raw
 
+    async def judged(self, data: bytes) -> bytes | None:
+        """A message as the client may have it; None for an answer that does not belong here, and for several in one."""
+        try:
+            text, message = await _read(data)
+        except BadJson:
+            text, message = data, None
+        if data.lstrip()[:1] == b"[" or (isinstance(message, dict) and not self._belongs(text, message)):
+            return None
+        marked = None if self._session is None else self._session.marked(self._id)
+        return self._uris(self._id, downward(self._id, data, marked))
+
+    def _belongs(self, text: bytes, message: dict[str, Any]) -> bool:
+        """Tell whether a message is no answer, or one that this stream may carry."""
+        if any(name != "id" and name.lower() == "id" for name in message):
+            return False  # readers in Go take it for an id
+        if isinstance(message.get("method"), str):
+            return True
+        # Some clients pass over a method that is none.
+        message.pop("method", None)
+        response = read_response(text, message)
+        number = None if response is None else response.id
+        if number is None or self._own is not None:
+            return number in (None, self._own)
+        session = self._session
+        return self._resumed and session is not None and not session.asks_another(self._id, number)
+
     async def whole(self, answer: ClientResponse) -> AsyncGenerator[bytes, None]:
         """The whole events of an answer, as they come. Raises as its body does."""
         async for chunk in pieces_of(answer):
-            if piece := self.feed(chunk):
+            if piece := await self.feed(chunk):
                 yield piece
 
     async def pieces(self, answer: ClientResponse) -> AsyncGenerator[bytes, None]:
@@ -119,58 +180,67 @@ class MemberEvents:
 
     async def pour(self, body: Flow, sink: Sink) -> None:
         """The same for a body that can be poured."""
-        await body.pour(_ToldApart(self, sink))
-        if self.rest and not sink.put(self.rest):
-            await sink.drained()
-
-
-def _frames_subscription(data: bytes) -> bool:
-    """Tell whether a message is the first or the last one of a subscription."""
-    return ACKNOWLEDGED.encode() in data or b'"method"' not in data
-
-
-class _ToldApart:
-    """A Sink before another one."""
-
-    def __init__(self, events: MemberEvents, sink: Sink) -> None:
-        self._events = events
         self._sink = sink
+        await body.pour(self)
+        if (rest := self._reader.rest) and not sink.put(rest):
+            await sink.drained()
 
     def put(self, chunk: bytes, *, more: bool = False) -> bool:
         """See Sink."""
-        piece = self._events.feed(chunk)
-        return self._sink.put(piece, more=more) if piece else True
+        if not self._inside and chunk.endswith(b"\n\n") and is_plain(chunk, self._own):
+            # Whole events behind whole events, of which none has to change: most answers are such chunks.
+            return self._sink.put(chunk, more=more)
+        self._unread = chunk
+        return False
 
     async def drained(self) -> None:
         """See Sink."""
+        chunk, self._unread = self._unread, b""
+        if chunk:
+            piece = await self.feed(chunk)
+            if not piece or self._sink.put(piece):
+                return
         await self._sink.drained()
 
 
-def told_apart(
-    answer: ClientResponse, server: Server, news: News, uris: Uris = same_uris, marked: str | None = None
+async def _read(data: bytes) -> tuple[bytes, Any]:
+    """A message as text and as a value, without what it carries where it is long or deep. Raises BadJson."""
+    if len(data) <= LARGE:
+        with suppress(BadJson):
+            return data, parse(data)
+    text = await in_turns(skeleton(data))
+    return text, parse(text)
+
+
+async def told_apart(
+    answer: ClientResponse,
+    server: Server,
+    news: News,
+    uris: Uris = same_uris,
+    session: MountSession | None = None,
+    own: Number = None,
 ) -> ClientResponse:
-    """The answer of a server as the client of the mount may have it; ``marked``: see ``downward``."""
+    """The answer of a server to the request ``own`` as the client of the mount may have it.
+
+    Raises UpstreamBroken where it answers another request.
+    """
     body = answer.body
-    # Most answers are such; no line of JSON begins with a bare word.
-    if isinstance(body, bytes) and is_plain(body) and not names_uri(body) and not _HAS_ID.search(body):
+    if isinstance(body, bytes) and is_plain(body, own):
         return answer
     streams = media_type(answer.headers) == EVENT_STREAM
-    if isinstance(body, bytes):
-        if streams:
-            events = MemberEvents(server, news, uris, marked)
-            answer.body = events.feed(body) + events.rest
-        else:
-            answer.body = uris(server.id, downward(server.id, body, marked))
-        if answer.body is not body and answer.body != body:
-            answer.headers, answer.length = of_changed_body(answer.headers), None
+    if not (streams or isinstance(body, bytes)):
         return answer
-    if streams:
-        events = MemberEvents(server, news, uris, marked)
+    events = MemberEvents(server, news, uris, session, own)
+    if isinstance(body, Flow):
         inner = ClientResponse(answer.status, answer.headers, body)
-        if isinstance(body, Flow):
-            poured = body
-            answer.body = Flow(lambda: events.pieces(inner), lambda sink: events.pour(poured, sink))
-        else:
-            answer.body = events.pieces(inner)
-        answer.length = None
+        answer.body, answer.length = Flow(partial(events.pieces, inner), partial(events.pour, body)), None
+    elif not isinstance(body, bytes):
+        answer.body, answer.length = events.pieces(ClientResponse(answer.status, answer.headers, body)), None
+    else:
+        said = await events.feed(body) + events.rest if streams else await events.judged(body)
+        if said is None and answer.status < 400:
+            raise UpstreamBroken(f"The server {server.id} answered a request that it was not sent.")
+        if said is not None and said != body:
+            answer.body, answer.length = said, None
+            answer.headers = of_changed_body(answer.headers)
     return answer

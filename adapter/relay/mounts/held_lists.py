@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from adapter.relay.mounts.sessions import MountSession
 from adapter.rules.access.principals import party_of
 from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.last_used import LastUsed, Weight
-from adapter.rules.mounts.lists import RESOURCES, TOOLS, ServerList, sign_in_tool, stored_entries
+from adapter.rules.mounts.lists import RESOURCES, TOLD, TOOLS, ServerList, sign_in_tool, stored_entries
 from adapter.state.port import Store
 from adapter.wire.eras import Era
 
@@ -29,6 +29,12 @@ FRESH_FOR = 30.0
 
 RETRY = 1.0
 """Seconds for which a server that failed to list something is not asked again."""
+
+TOGETHER = 0.1
+"""Seconds in which further words of a server, about its other lists or to others, lead to the same read."""
+
+READS = 2
+"""Times that a list is read at once where its server says meanwhile that it has changed."""
 
 MOST_HELD, HELD_BYTES = 256, 64 << 20
 """Lists of one server, and their bytes, that are held: those of all callers, or of callers who see the same."""
@@ -80,9 +86,15 @@ class HeldLists:
     clock: Callable[[], float]
     has_files: bool = False
     on_change: Callable[[ListShape], None] = field(default=nothing, init=False)
+    is_wanted: Callable[[], bool] = field(default=bool, init=False)
+    """Tells whether somebody wants to hear of changes."""
+    _changes: int = field(default=0, init=False)
+    _asked: dict[ListKey, ClientRequest] = field(default_factory=dict, init=False)
     _retries: dict[ListKey, asyncio.Task[None]] = field(default_factory=dict, init=False)
     on_missing: Callable[[str], None] = field(default=nothing, init=False)
     """Is told why the server could not list something that it could list before."""
+    on_unread: Callable[[ListShape], None] = field(default=nothing, init=False)
+    """Is told of a list that may have changed where this process has never read it, though others may have given it."""
     on_held: Callable[[], None] = field(default=nothing, init=False)
     """Is called when another list is held than before."""
     failures: dict[ListKey, ListFailure] = field(default_factory=dict, init=False)
@@ -99,6 +111,7 @@ class HeldLists:
         self._held = LastUsed(MOST_HELD, HELD_BYTES, lambda held: Weight(held.serial, held.size))
         self._reading = SingleFlight()
         self._sign_in = HeldList(next(_serials), ServerList.of(self.id, [sign_in_tool(self.id)]))
+        self.reader.server.on_doubt.add(self._doubt)
 
     def __repr__(self) -> str:
         return f"<HeldLists of {self.id!r}: {len(self._held)}>"
@@ -108,12 +121,32 @@ class HeldLists:
         """The id of the server."""
         return self.reader.server.id
 
-    def changed(self) -> None:
-        """Have all lists be read again: the server says that something has changed, or answers again."""
+    def changed(self, shape: ListShape) -> None:
+        """Have all lists be read again, soon where somebody wants to hear of changes: the server says that this one has
+        changed.
+        """
+        self._outdate((shape,))
+        for key in self._asked:
+            if key not in self._retries:
+                self._follow(key, TOGETHER)
+
+    def _doubt(self) -> None:
+        """Have all lists be read again, at once where somebody wants to hear of changes."""
+        self._outdate(TOLD)
+        for key in self._asked:
+            self._follow(key, 0.0)
+
+    def _outdate(self, changed: Iterable[ListShape]) -> None:
+        self._changes += 1
         self._due.clear()
+        read = {key.shape for key in self._asked}
+        for shape in changed:
+            if shape not in read:
+                self.on_unread(shape)
 
     async def leave(self, within: float) -> None:
         """Read nothing any more, and end the adapter's own session."""
+        self.reader.server.on_doubt.discard(self._doubt)
         for task in self._retries.values():
             task.cancel()
         await asyncio.gather(*self._retries.values(), return_exceptions=True)
@@ -127,10 +160,14 @@ class HeldLists:
         by_headers = bool(server.rules.passthrough or server.rules.required)
         return server.apart or server.stages.access is not None or by_headers
 
+    def are_alike(self, shapes: Collection[ListShape]) -> bool:
+        """Tell whether all callers see the same in these lists."""
+        return not self.varies and not (self.has_files and RESOURCES in shapes)
+
     def key_of(self, shape: ListShape, ask: ClientRequest, session: MountSession | None) -> ListKey:
         """The key of the list that this caller sees."""
-        own_files = self.has_files and shape is RESOURCES and (session is None or self.id in session.members)
-        if not own_files and not self.varies:
+        has_own = session is None or self.id in session.members
+        if self.are_alike((shape,)) or not (self.varies or has_own):
             return ListKey(shape, ask.sender.era)
         return ListKey(
             shape, ask.sender.era, party_of(ask.sender.caller) if session is None else session.session.key
@@ -170,19 +207,33 @@ class HeldLists:
         self.failures[key] = failure
         return await self._known(key, failure)
 
-    def retry(self, key: ListKey, ask: ClientRequest, is_wanted: Callable[[], bool]) -> None:
+    def retry(self, key: ListKey, ask: ClientRequest) -> None:
         """Read a list that failed again until it is there, as long as somebody wants to hear of that."""
-        if key.whose is None and key in self.failures and key not in self._retries and is_wanted():
-            task = asyncio.get_running_loop().create_task(self._retry(key, ask, is_wanted))
-            self._retries[key] = task
-            task.add_done_callback(lambda _: self._retries.pop(key, None))
+        if key.whose is None:
+            self._asked[key] = ask
+            if key in self.failures and key not in self._retries:
+                self._follow(key, RETRY)
 
-    async def _retry(self, key: ListKey, ask: ClientRequest, is_wanted: Callable[[], bool]) -> None:
-        pause = RETRY
-        while key in self.failures and is_wanted():
+    def _follow(self, key: ListKey, pause: float) -> None:
+        if (waiting := self._retries.pop(key, None)) is not None:
+            waiting.cancel()
+        if self.is_wanted():
+            task = asyncio.get_running_loop().create_task(self._retry(key, pause))
+            self._retries[key] = task
+            task.add_done_callback(partial(self._followed, key))
+
+    def _followed(self, key: ListKey, task: asyncio.Task[None]) -> None:
+        if self._retries.get(key) is task:
+            del self._retries[key]
+
+    async def _retry(self, key: ListKey, pause: float) -> None:
+        while self.is_wanted():
             await asyncio.sleep(pause)
-            pause = min(2 * pause, FRESH_FOR)
-            await self.current(key, ask, None, FRESH_FOR)
+            await self.current(key, self._asked[key], None, FRESH_FOR)
+            # It may have changed once more while it was read.
+            if self.fresh(key) is not None:
+                return
+            pause = min(max(RETRY, 2 * pause), FRESH_FOR)
 
     async def _known(self, key: ListKey, failure: ListFailure) -> HeldList:
         held = self._held.get(key) or await self._load(key)
@@ -195,10 +246,14 @@ class HeldLists:
     async def _read(self, key: ListKey, ask: ClientRequest, session: MountSession | None) -> HeldList:
         shape = key.shape
         try:
-            if key.whose is None:
-                entries = await self.reader.for_all(ask, shape)
-            else:
-                entries = await self.reader.for_caller(ask, session, shape)
+            for _ in range(READS):
+                changes = self._changes
+                if key.whose is None:
+                    entries = await self.reader.for_all(ask, shape)
+                else:
+                    entries = await self.reader.for_caller(ask, session, shape)
+                if changes == self._changes:
+                    break
         finally:
             self._began.pop(key, None)
         before = self._held.get(key) or (await self._load(key) if key.whose is None else None)
@@ -207,7 +262,8 @@ class HeldLists:
             held = HeldList(next(_serials), entries, sum(len(item) for _, item in entries.entries))
         if held is not before:
             self._hold(key, held)
-        self._note_read(key)
+        if changes == self._changes:
+            self._note_read(key)
         if key.whose is None:
             await self._keep(key, held)
         was_missing = self.failures.pop(key, None) is not None

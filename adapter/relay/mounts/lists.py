@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple
 
 from adapter.relay.background import in_turns, nothing
 from adapter.relay.exchange import ClientRequest
-from adapter.relay.mounts.held_lists import HeldList, HeldLists, ListKey
+from adapter.relay.mounts.held_lists import TOGETHER, HeldList, HeldLists, ListKey
 from adapter.relay.mounts.sessions import MountSession
 from adapter.relay.stages import asked_cursor
+from adapter.relay.tools.catalogue_cache import CHANGED, CatalogueTeller
 from adapter.rules.access.principals import party_of
 from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.last_used import LastUsed, Weight
@@ -22,6 +23,7 @@ from adapter.rules.mounts.lists import (
     PROMPTS,
     RESOURCES,
     TEMPLATES,
+    TOLD,
     TOOLS,
     MergedList,
     ServerList,
@@ -33,6 +35,7 @@ from adapter.rules.mounts.lists import (
 )
 from adapter.rules.mounts.names import HiddenName, NameTable, NamingRules, Owner, ServerNames
 from adapter.rules.mounts.uris import ServerUris, UriTable, names_uri
+from adapter.state.port import Store, StoreListener
 from adapter.wire.envelope import INVALID_PARAMS, Envelope, error_response
 from adapter.wire.eras import MODERN, Era
 
@@ -79,24 +82,31 @@ class Snapshot(NamedTuple):
     expires: float = 0.0
 
 
-@dataclass(eq=False, slots=True)
-class MountLists:
-    """Answers requests for lists at one mount. ``servers`` are in its order; ``clock`` never goes back."""
+@dataclass(eq=False)
+class MountLists(StoreListener):
+    """Answers requests for lists at one mount. ``servers`` are in its order; ``clock`` never goes back.
+
+    Over ``store`` it tells other processes which server said that its lists have changed, and hears that of them.
+    """
 
     servers: Sequence[HeldLists]
     rules: ListRules
+    store: Store
     clock: Callable[[], float] = time.monotonic
     on_hidden: Callable[[HiddenName], None] = field(default=nothing, init=False)
     """Is told of each name that is hidden, when that is found out."""
     listeners: set[Callable[[ListShape], None]] = field(default_factory=set, init=False)
     """Streams of clients, each of which is told when a list is another one than it was."""
+    tables: dict[str, NameTable] = field(default_factory=dict, init=False)
+    """The tables that all callers share, as long as no list has changed, by the methods of the lists."""
     _told: LastUsed[HiddenName, bool] = field(default_factory=lambda: LastUsed(MOST_TOLD), init=False)
-    _tables: dict[str, NameTable] = field(default_factory=dict, init=False)
+    _listless: dict[str, NameTable] = field(init=False)
     _joined: LastUsed[tuple[object, ...], MergedList] = field(init=False)
     _snapshots: LastUsed[str, Snapshot] = field(init=False)
     _names: LastUsed[tuple[str, Serials], NameTable] = field(init=False)
     _uris: LastUsed[Serials, UriTable] = field(init=False)
-    _of_server: LastUsed[tuple[str, int], ServerNames] = field(init=False)
+    _untold: set[ListShape] = field(default_factory=set, init=False)
+    _telling: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._joined = LastUsed(KEPT, KEPT_BYTES, lambda found: Weight(id(found), found.size))
@@ -105,22 +115,56 @@ class MountLists:
         )
         self._names, self._uris = LastUsed(KEPT), LastUsed(KEPT)
         for each in self.servers:
-            each.on_held = self._tables.clear
+            each.on_held = self.tables.clear
             each.on_change = self._tell_listeners
-        self._of_server = LastUsed(KEPT + 4 * len(self.servers))
+            each.is_wanted = lambda: bool(self.listeners)
+            if self.store.shared:
+                each.on_unread = self._tell_soon
+        self._listless = {
+            shape.method: NameTable(
+                self.rules.naming(shape),
+                [ServerNames(each.id, self._own(shape, each.id), {}) for each in self.servers],
+            )
+            for shape in (TOOLS, PROMPTS)
+        }
+        self._tellers = {
+            (each.id, shape): CatalogueTeller(self.store, each.id, shape.key)
+            for each, shape in product(self.servers, TOLD)
+        }
+        self.store.listeners.append(self)
 
     def __repr__(self) -> str:
         return f"<MountLists of {[each.id for each in self.servers]}>"
 
-    def changed(self, server: str) -> None:
-        """Ask for the lists of a server again before they are used next: it said that one of them has changed."""
+    def changed(self, server: str, shape: ListShape) -> None:
+        """Ask for the lists of a server again before they are used next: it said that this one has changed."""
+        self._changed(server, shape)
+        self._tellers[server, shape]()
+
+    def announced(self, topic: str, body: bytes) -> None:
+        """See StoreListener."""
+        if topic == CHANGED:
+            server, _, kind = body.decode(errors="replace").partition("/")
+            for shape in TOLD:
+                if shape.key == kind:
+                    self._changed(server, shape)
+
+    def _changed(self, server: str, shape: ListShape) -> None:
         for each in self.servers:
             if each.id == server:
-                each.changed()
+                each.changed(shape)
 
     async def leave(self, within: float) -> None:
         """End the adapter's own sessions, at servers as far as that takes no longer than ``within`` seconds."""
+        if self in self.store.listeners:
+            self.store.listeners.remove(self)
+        if self._telling is not None:
+            self._telling.cancel()
         await asyncio.gather(*(each.leave(within) for each in self.servers))
+
+    def are_alike(self, server: str, shapes: Collection[ListShape]) -> bool:
+        """Tell whether all callers see the same in these lists of a server."""
+        return all(each.are_alike(shapes) for each in self.servers if each.id == server)
 
     # --- lists ------------------------------------------------------------------------------------------------
 
@@ -131,7 +175,7 @@ class MountLists:
         whose = party_of(ask.sender.caller) if session is None else session.session.key
         cursor = asked_cursor(envelope.body)
         if cursor is None:
-            held, page = await self._now(KINDS[method], ask, session), 0
+            held, page = await self.now(KINDS[method], ask, session), 0
         elif (found := await self._page_at(cursor, whose, method, ask, session)) is not None:
             held, page = found
         else:
@@ -162,11 +206,11 @@ class MountLists:
         held = self._snapshots.values.get(seal)
         if held is None or self.clock() >= held.expires:
             # Another process gave the first page, or it was long ago: the list may be the same all the same.
-            held = await self._now(KINDS[method], ask, session)
+            held = await self.now(KINDS[method], ask, session)
         is_known = held.found.seal(whose, method) == seal and page < len(held.found.pages)
         return (held, page) if is_known else None
 
-    async def _now(self, shape: ListShape, ask: ClientRequest, session: MountSession | None) -> Snapshot:
+    async def now(self, shape: ListShape, ask: ClientRequest, session: MountSession | None) -> Snapshot:
         """The list as it is now."""
         lists = await self._all(shape, ask, session)
         missing = {each.entries.server: each.missing for each in lists if each.missing is not None}
@@ -186,8 +230,23 @@ class MountLists:
         )
         found = await asyncio.gather(*reads)
         for each, key in zip(self.servers, keys, strict=True):
-            each.retry(key, ask, lambda: bool(self.listeners))
+            each.retry(key, ask)
         return found
+
+    def _tell_soon(self, shape: ListShape) -> None:
+        """Tell listeners, once for all servers, that a list may have changed: they may have it of another process."""
+        if not self.listeners:
+            return
+        self._untold.add(shape)
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(TOGETHER, self._tell_untold)
+
+    def _tell_untold(self) -> None:
+        self._telling = None
+        untold = [shape for shape in TOLD if shape in self._untold]
+        self._untold.clear()
+        for shape in untold:
+            self._tell_listeners(shape)
 
     def _tell_listeners(self, shape: ListShape) -> None:
         for tell in tuple(self.listeners):
@@ -210,25 +269,27 @@ class MountLists:
             self._joined.put(key, found)
         return found
 
-    def table_at_hand(self, method: str) -> NameTable | None:
-        """The table that all callers share, as long as no list has changed; None where they share none."""
-        return self._tables.get(method)
-
     # --- owners -----------------------------------------------------------------------------------------------
+
+    def is_certain(self, method: str, shown: str) -> bool:
+        """Tell whether the owner of a name is the same whatever servers list; ``method`` is that of the list."""
+        return self._listless[method].is_certain(shown)
 
     async def owner(
         self, ask: ClientRequest, session: MountSession | None, method: str, shown: str
     ) -> Owner | None:
         """The owner of a name that a client uses; ``method`` is that of the list in which it stands."""
-        if (known := self._tables.get(method)) is not None:
+        if (known := self.tables.get(method)) is not None:
             return known.owner(shown)
+        if self.is_certain(method, shown):
+            return self._listless[method].owner(shown)
         shape = KINDS[method]
         lists = self._last(shape, ask, session)
         table = await self._table(shape, lists)
         is_whole = all(each.serial for each in lists)
         if is_whole and not any(each.varies for each in self.servers):
-            self._tables[method] = table
-        if is_whole or table.is_certain(shown):
+            self.tables[method] = table
+        if is_whole:
             return table.owner(shown)
         # Nobody has asked for some of them yet, and only the lists tell who owns it.
         lists = await self._all(shape, ask, session)
@@ -286,14 +347,12 @@ class MountLists:
                 self.on_hidden(each)
 
     async def _names_of(self, shape: ListShape, held: HeldList) -> ServerNames:
-        server, rules = held.entries.server, self.rules
-        own = rules.own_tools.get(server, frozenset()) if shape is TOOLS else frozenset[str]()
-        key = shape.method, held.serial
-        names = self._of_server.get(key) if held.serial else ServerNames(server, own, {})
-        if names is None:
-            names = await in_turns(ServerNames.of(rules.naming(shape), server, held.entries.names, own))
-            self._of_server.put(key, names)
-        return names
+        server = held.entries.server
+        rules, own = self.rules.naming(shape), self._own(shape, server)
+        return await in_turns(ServerNames.of(rules, server, held.entries.names, own))
+
+    def _own(self, shape: ListShape, server: str) -> frozenset[str]:
+        return self.rules.own_tools.get(server, frozenset()) if shape is TOOLS else frozenset()
 
     def _uri_table(self, resources: Sequence[HeldList], templates: Sequence[HeldList]) -> UriTable:
         key = *_serials_of(resources), *_serials_of(templates)

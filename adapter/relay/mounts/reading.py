@@ -13,7 +13,7 @@ from adapter.errors import AdapterError, BadJson, SessionUnknown, UpstreamBroken
 from adapter.relay.background import in_turns
 from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges
 from adapter.relay.http_api.callers import whole_body
-from adapter.relay.mounts.asks import message_to, own_end, own_message
+from adapter.relay.mounts.asks import in_own_name, message_to, own_end, own_message
 from adapter.relay.mounts.sessions import MountSession, MountSessions, NotOpened
 from adapter.relay.replies import EVENT_STREAM, media_type
 from adapter.relay.server import Server
@@ -25,7 +25,6 @@ from adapter.relay.sessions.inner_client import (
     rpc_request,
 )
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
-from adapter.rules.access.principals import Caller
 from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.mounts.lists import ServerList, read_page
 from adapter.rules.tools.lists import MOST_ITEMS, ListRefused
@@ -35,9 +34,6 @@ from adapter.wire.eras import MODERN
 from adapter.wire.outline import responds
 from adapter.wire.spans import Drop, Insert, edit, find
 from adapter.wire.sse import SseReader
-
-OWN = "mcp-file-adapter"
-"""The principal of the adapter's own sessions: no caller's has a name without a digest behind it."""
 
 Page = Callable[[str | None], Awaitable[bytes | None]]
 """Gives the response with the page of that cursor; None where the server gave no response."""
@@ -90,7 +86,7 @@ class ListReader:
         session_id, self._session = self._session, None
         if session_id is not None:
             with suppress(AdapterError):
-                await (await self.relay.end(own_end(self.server, OWN, session_id), within)).close()
+                await (await self.relay.end(own_end(self.server, session_id), within)).close()
 
     # --- pages ------------------------------------------------------------------------------------------------
 
@@ -145,7 +141,7 @@ class ListReader:
     async def _modern_page(self, ask: ClientRequest, shape: ListShape, cursor: str | None) -> bytes | None:
         async def send(body: bytes) -> ClientResponse:
             own = message_to(ask, self.server, None, _envelope(body))
-            own.sender = own.sender._replace(principal=OWN, caller=Caller(OWN), party="")
+            in_own_name(own)
             return await self.relay.handle(own)
 
         return await self._asked_page(ask, shape, send, cursor)
@@ -154,7 +150,7 @@ class ListReader:
         number = next(self._numbers)
         params = {} if cursor is None else {"cursor": cursor}
         body = dump(rpc_request(number, shape.method, params))
-        answer = await self.relay.handle(own_message(self.server, OWN, session_id, _envelope(body)))
+        answer = await self.relay.handle(own_message(self.server, session_id, _envelope(body)))
         return await response_of(answer, number, self.server.rules.answer_limit)
 
     async def _entered(self) -> str:
@@ -162,7 +158,7 @@ class ListReader:
         if self._session is not None:
             return self._session
         message = dump(rpc_request(0, "initialize", INITIALIZE_PARAMS))
-        answer = await self.relay.handle(own_message(self.server, OWN, None, _envelope(message)))
+        answer = await self.relay.handle(own_message(self.server, None, _envelope(message)))
         response = await response_of(answer, 0, self.server.rules.answer_limit)
         session_id = header(answer.headers, "mcp-session-id")
         result = initialize_result(response)
@@ -170,7 +166,7 @@ class ListReader:
             raise UpstreamBroken(f"The server {self.server.id} opened no session.")
         said = read_result(result).get("instructions")
         self.instructions = said if isinstance(said, str) else None
-        told = own_message(self.server, OWN, session_id, _envelope(INITIALIZED))
+        told = own_message(self.server, session_id, _envelope(INITIALIZED))
         await (await self.relay.handle(told)).close()
         self._session = session_id
         return session_id

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 from adapter.errors import AdapterError
 from adapter.relay.background import BackgroundTasks, SingleFlight, run_beside
 from adapter.relay.call.dispatch import CLOSE_SECONDS
 from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges, Sender
 from adapter.relay.http_api.callers import whole_body
-from adapter.relay.mounts.asks import beside, end_of
+from adapter.relay.mounts.asks import Number, Route, beside, end_of
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import INITIALIZED
 from adapter.relay.sessions.session_map import TABLE, Session, Sessions
@@ -43,15 +42,6 @@ MOST_KNOWN = 10_000
 LOOK_AGAIN = 1.0
 """Seconds between two looks for sessions at servers that other processes have opened."""
 
-Number = str | int | float | None
-
-
-class Follower(Protocol):
-    """A stream that carries those of the sessions at servers."""
-
-    def follow(self, server: Server) -> None:
-        """Carry the stream of that server too."""
-
 
 class NotOpened(Exception):
     """A server opened no session; ``answer`` is what it said to ``initialize``, ``body`` all of that."""
@@ -63,38 +53,14 @@ class NotOpened(Exception):
 
 
 @dataclass(eq=False, slots=True)
-class Route:
-    """The way of a request that a client makes again and again: to a tool of ``name`` in the session ``member``,
-    whose id is ``session_id``.
-
-    ``table`` has said that the name is that server's. In bodies ``said`` becomes ``renamed``. ``sender`` and
-    ``headers`` are those that ``last_sender`` and ``last_headers`` became last: requests on one connection share them.
-    """
-
-    table: object
-    server: Server
-    name: str
-    session_id: str
-    member: Session
-    said: bytes
-    renamed: bytes
-    version: str = field(init=False)
-    last_sender: Sender | None = field(default=None, init=False)
-    sender: Sender = field(init=False)
-    last_headers: list[tuple[str, str]] | None = field(default=None, init=False)
-    headers: list[tuple[str, str]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.version = self.member.protocol_version
-
-
-@dataclass(eq=False, slots=True)
 class MountSession:
     """What this process knows of a session at a mount: ``id`` is its client's.
 
     ``members`` are the ids of the sessions at servers that are open, by the ids of these; ``under_way`` the servers of
-    requests that wait for an answer, by the client's ids of these. ``streams`` are the open GET streams, ``routes`` the
-    ways of requests, by their methods and names, that have been made before.
+    requests that wait for an answer, by the client's ids of these. ``held`` are the numbers of requests that are worked
+    on by their ids, without those that the client cancelled before they were sent. ``followers`` have the open GET
+    streams carry that of one more server, ``routes`` are the ways of requests that have been made before, by their
+    methods and names.
     """
 
     id: str
@@ -102,8 +68,8 @@ class MountSession:
     members: dict[str, str] = field(default_factory=dict)
     routes: dict[tuple[str, str | None], Route] = field(default_factory=dict)
     under_way: dict[Number, str] = field(default_factory=dict)
-    streams: list[Follower] = field(default_factory=list)
-    _marked: dict[str, str] = field(default_factory=dict)
+    held: dict[Number, int] = field(default_factory=dict, init=False)
+    followers: list[Callable[[Server], None]] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"<MountSession {self.session.key[:8]}: {list(self.members)}>"
@@ -114,11 +80,8 @@ class MountSession:
 
     def marked(self, server: str) -> str:
         """What stands for that server in ids of its requests: none of the servers can know it."""
-        known = self._marked.get(server)
-        if known is None:
-            digest = hashlib.sha256(self.id_at(server).encode()).hexdigest()
-            known = self._marked[server] = f"{server}~{digest[:16]}"
-        return known
+        digest = hashlib.sha256(self.id_at(server).encode()).hexdigest()
+        return f"{server}~{digest[:16]}"
 
     def asked_by(self, value: object, servers: Collection[str]) -> MemberId | None:
         """The id of a server's request that the client names so; None where no server of these has chosen it."""
@@ -126,12 +89,23 @@ class MountSession:
         found = member_id(value, (self.marked(server),)) if server in servers else None
         return None if found is None else MemberId(server, found.id)
 
-    def asked(self, number: Number) -> Callable[[], None]:
-        """What notes that a request does not wait any more."""
-        return partial(self._answered, number)
+    @contextmanager
+    def holding(self, number: Number) -> Iterator[None]:
+        """Work on a request. There may be others of the same id."""
+        self.held[number] = self.held.get(number, 0) + 1
+        try:
+            yield
+        finally:
+            left = self.held.pop(number, 0) - 1
+            if left > 0:
+                self.held[number] = left
 
-    def _answered(self, number: Number) -> None:
-        self.under_way.pop(number, None)
+    def asks_another(self, server: str, number: Number) -> bool:
+        """Tell whether the client waits for an answer of another server than this one under that id, or of the mount
+        itself.
+        """
+        asked = self.under_way.get(number)
+        return number in self.held if asked is None else asked != server
 
 
 class MountSessions(StoreListener):
@@ -293,8 +267,8 @@ class MountSessions(StoreListener):
 
     def _entered(self, session: MountSession, server: Server, session_id: str) -> None:
         session.members[server.id] = session_id
-        for stream in session.streams:
-            stream.follow(server)
+        for follow in session.followers:
+            follow(server)
 
     # --- of other processes -----------------------------------------------------------------------------------
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.relay.call.get_streams import ACKNOWLEDGED
 from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges, both
-from adapter.relay.flow import last_words_behind
-from adapter.relay.mounts.asks import message_to, stream_from, with_version
+from adapter.relay.flow import RETRY
+from adapter.relay.mounts.asks import stream_from, with_version
 from adapter.relay.mounts.events import MemberEvents, News, Uris
 from adapter.relay.mounts.sessions import MountSession, MountSessions
 from adapter.relay.replies import EVENT_STREAM, media_type
@@ -22,8 +22,7 @@ from adapter.relay.server import Server
 from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.mounts.lists import TEMPLATES
 from adapter.rules.mounts.member_ids import member_of
-from adapter.wire.envelope import Envelope, dump, parse
-from adapter.wire.shared_ids import named
+from adapter.wire.envelope import dump
 from adapter.wire.sse import encode
 
 WAITING = 64
@@ -35,11 +34,10 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 Listeners = set[Callable[[ListShape], None]]
 """Those who are told when a list of the mount is another one than it was."""
 
-_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
-TOO_MANY = 429
-"""The status of a server that has a stream, but not at this moment."""
+BUSY = (409, 429)
+"""Statuses of a server that has a stream, but not at this moment: its last one may not have ended there yet."""
 
-_FIELDS = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache")]
+STREAM_FIELDS = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache")]
 
 
 @dataclass(eq=False, repr=False)
@@ -60,13 +58,14 @@ class MergedStream:
     def follow(self, server: Server, after: str | None = None) -> None:
         """Carry the stream of that server too, from behind the event ``after`` if there is one."""
         if server.id not in self._reading and not self._over.is_set():
-            task = asyncio.get_running_loop().create_task(self._follow(server, after))
-            self._reading[server.id] = task
+            ask, events = partial(self._asked, server), partial(self._events, server, after is not None)
+            carrying = carry(self.relay, self._pieces, server, ask, events, after)
+            self._reading[server.id] = asyncio.get_running_loop().create_task(carrying)
 
     def tell(self, shape: ListShape) -> None:
         """Say that a list of the mount is another one now, unless so much waits for the client already."""
         if not self._pieces.full():
-            self._pieces.put_nowait(encode(_list_changed(shape)))
+            self._pieces.put_nowait(encode(list_changed(shape)))
 
     def abort(self) -> None:
         """End the stream: its client has gone, or its session has ended."""
@@ -74,8 +73,8 @@ class MergedStream:
         self.listeners.discard(self.tell)
         for task in self._reading.values():
             task.cancel()
-        if self in self.session.streams:
-            self.session.streams.remove(self)
+        if self.follow in self.session.followers:
+            self.session.followers.remove(self.follow)
             self.sessions.leave_others(self.session)
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
@@ -94,41 +93,16 @@ class MergedStream:
             over.cancel()
             self.abort()
 
-    async def last_words(self, _: AdapterError) -> bytes:
-        """Tell the client to come back in a while: only whole events are sent."""
-        return last_words_behind(b"")
-
-    async def _follow(self, server: Server, after: str | None) -> None:
-        pause = SHORTEST_PAUSE
-        while True:
-            events = MemberEvents(server, self.news, self.uris, self.session.marked(server.id))
-            try:
-                if not await self._read(server, after, events):
-                    return
-                pause = SHORTEST_PAUSE
-            except AdapterError:
-                pause = min(2 * pause, LONGEST_PAUSE)
-            after = events.last_id.decode("latin-1") or after
-            await asyncio.sleep(max(pause, min((events.retry or 0) / 1000, LONGEST_PAUSE)))
-
-    async def _read(self, server: Server, after: str | None, events: MemberEvents) -> bool:
-        """Read one stream of a server to its end. False where it has none. Raises AdapterError."""
+    def _asked(self, server: Server, after: str | None) -> ClientRequest:
         session_id = self.session.id_at(server.id)
         own = stream_from(self.ask, server, session_id, after)
         version = self.sessions.version_at(session_id)
         if version is not None and own.sender.version not in (None, version):
             with_version(own, version)
-        answer = await self.relay.handle(own)
-        try:
-            if answer.status >= 500 or answer.status == TOO_MANY:
-                raise UpstreamBroken(f"The upstream server refuses its stream with {answer.status} now.")
-            if answer.status != 200 or media_type(answer.headers) != EVENT_STREAM:
-                return False
-            async for piece in events.whole(answer):
-                await self._pieces.put(piece)
-        finally:
-            await answer.close()
-        return True
+        return own
+
+    def _events(self, server: Server, resumed: bool) -> MemberEvents:
+        return MemberEvents(server, self.news, self.uris, self.session, resumed=resumed)
 
 
 async def open_stream(
@@ -147,9 +121,9 @@ async def open_stream(
     try:
         if resumed is not None and await sessions.is_open(session, servers[resumed[0]]):
             stream.follow(servers[resumed[0]], resumed[1])
-        if not session.streams:
+        if not session.followers:
             # Many servers allow one such stream in a session: of several that are open here the first one has it.
-            session.streams.append(stream)
+            session.followers.append(stream.follow)
             listeners.add(stream.tell)
             sessions.follow_others(session)
             for server in servers.values():
@@ -158,84 +132,60 @@ async def open_stream(
     except BaseException:
         stream.abort()
         raise
-    session.session.hold(stream)
+    session.session.hold(stream.abort)
     # A client that has gone before the first piece leaves pieces that never began, and so never end.
-    release = both(stream.abort, lambda: session.session.release(stream))
-    return ClientResponse(200, _FIELDS, stream.pieces(), release=release, last_words=stream.last_words)
+    release = both(stream.abort, lambda: session.session.release(stream.abort))
+    return ClientResponse(200, STREAM_FIELDS, stream.pieces(), release=release, last_words=last_words)
 
 
-# --- the modern era ---------------------------------------------------------------------------------------------
+async def last_words(_: AdapterError) -> bytes:
+    """Tell the client to come back in a while: only whole events are sent."""
+    return RETRY
 
 
-async def subscribed(
+async def carry(
     relay: Exchanges,
-    servers: Mapping[str, Server],
-    ask: ClientRequest,
-    envelope: Envelope,
-    news: News,
-    uris: Uris,
-    listeners: Listeners,
-) -> ClientResponse:
-    """The stream of ``subscriptions/listen``, which carries those of all servers.
-
-    Each of them knows the subscription by the client's own id, so nothing has to be told apart.
+    pieces: asyncio.Queue[bytes],
+    server: Server,
+    ask: Callable[[str | None], ClientRequest],
+    read: Callable[[], MemberEvents],
+    after: str | None = None,
+) -> None:
+    """Put what a server says on its stream among the pieces; the stream is asked for again when it ends or fails, from
+    behind its last event. Returns where the server has none.
     """
-    pieces: asyncio.Queue[bytes] = asyncio.Queue(WAITING)
-
-    async def listen(server: Server) -> None:
-        pause = SHORTEST_PAUSE
-        while True:
-            try:
-                answer = await relay.handle(message_to(ask, server, None, envelope))
-                try:
-                    if answer.status != 200 or media_type(answer.headers) != EVENT_STREAM:
-                        return
-                    pause = SHORTEST_PAUSE
-                    async for piece in MemberEvents(server, news, uris, subscription=True).whole(answer):
-                        await pieces.put(piece)
-                finally:
-                    await answer.close()
-            except AdapterError:
-                pause = min(2 * pause, LONGEST_PAUSE)
-            await asyncio.sleep(pause)
-
-    wanted = named(parse(envelope.body), "notifications")
-    wanted = wanted if isinstance(wanted, dict) else {}
-
-    def tell(shape: ListShape) -> None:
-        if wanted.get(f"{_kind(shape)}ListChanged") is True and not pieces.full():
-            pieces.put_nowait(encode(_list_changed(shape, {_SUBSCRIPTION: envelope.id})))
-
-    async def body() -> AsyncGenerator[bytes, None]:
-        tasks = [asyncio.get_running_loop().create_task(listen(server)) for server in servers.values()]
-        listeners.add(tell)
+    pause = SHORTEST_PAUSE
+    while True:
+        events = read()
         try:
-            yield encode(_acknowledged(envelope.id, wanted))
-            while True:
-                yield await pieces.get()
-        finally:
-            listeners.discard(tell)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def last_words(_: AdapterError) -> bytes:
-        return last_words_behind(b"")
-
-    return ClientResponse(200, _FIELDS, body(), last_words=last_words)
-
-
-def _acknowledged(number: object, wanted: dict[str, Any]) -> bytes:
-    """The first word on the stream: the mount tells of all that its client wants to hear (MCP 2026-07-28)."""
-    params = {"notifications": wanted, "_meta": {_SUBSCRIPTION: number}}
-    return dump({"jsonrpc": "2.0", "method": ACKNOWLEDGED, "params": params})
+            answer = await relay.handle(ask(after))
+            try:
+                if not _is_stream(answer):
+                    return
+                async for piece in events.whole(answer):
+                    await pieces.put(piece)
+                pause = SHORTEST_PAUSE
+            finally:
+                await answer.close()
+        except Exception as error:
+            if not isinstance(error, AdapterError):
+                # A defect must not make a client deaf for good.
+                context = {"message": f"the stream of the server {server.id} failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        after = events.last_id.decode("latin-1") or after
+        await asyncio.sleep(max(pause, min((events.retry or 0) / 1000, LONGEST_PAUSE)))
 
 
-def _kind(shape: ListShape) -> str:
-    """The word of the protocol for what is in a list; it knows no templates."""
-    return "resources" if shape is TEMPLATES else shape.key
+def _is_stream(answer: ClientResponse) -> bool:
+    """False where the server has no stream. Raises UpstreamBroken where it has one, but not now."""
+    if answer.status >= 500 or answer.status in BUSY:
+        raise UpstreamBroken(f"The upstream server refuses its stream with {answer.status} now.")
+    return answer.status == 200 and media_type(answer.headers) == EVENT_STREAM
 
 
-def _list_changed(shape: ListShape, meta: dict[str, Any] | None = None) -> bytes:
-    message: dict[str, Any] = {"jsonrpc": "2.0", "method": f"notifications/{_kind(shape)}/list_changed"}
+def list_changed(shape: ListShape, meta: dict[str, Any] | None = None) -> bytes:
+    """The notification that a list is another one than it was. The protocol has none for templates alone."""
+    kind = "resources" if shape is TEMPLATES else shape.key
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"}
     return dump(message if meta is None else {**message, "params": {"_meta": meta}})

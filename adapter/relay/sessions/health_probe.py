@@ -14,12 +14,12 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.relay.background import in_turns, nothing
 from adapter.relay.server import REFUSED, Server
-from adapter.relay.sessions.inner_client import OwnSession
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.renewal import LATEST
 from adapter.rules.calls.circuit_breaker import BreakerState
 from adapter.rules.tools.lists import names_on
 from adapter.settings.servers.policies import UpstreamPing
-from adapter.wire.eras import Era
+from adapter.wire.eras import LEGACY, Era
 
 PAGES = 1000
 """Pages of one list that are looked through."""
@@ -173,6 +173,7 @@ class HealthMonitor:
         self._logged_state = BreakerState.CLOSED
         self._looking: asyncio.Task[None] | None = None
         self._pause = START_PAUSE
+        self._looked = True
 
     async def run(self) -> None:
         """Ping until cancelled; servers are watched apart, so that a slow one delays no other."""
@@ -217,8 +218,19 @@ class HealthMonitor:
 
         A refusal for want of credentials is an answer too: they are the clients' to bring.
         """
-        if self._opening is not None or not self.own_session.is_open or not await self._answers():
+        opens = self._opening is not None or not self.own_session.is_open or self._looks_again()
+        if opens or not await self._answers():
             await self._open()
+
+    def _looks_again(self) -> bool:
+        """Tell whether this ping looks for the other era too: every second one of a server that speaks one only, and
+        could speak both from now on without ending a session.
+        """
+        server = self.server
+        if server.bridge is None or len(server.eras) != 1 or (server.issues_ids and LEGACY in server.eras):
+            return False
+        self._looked = not self._looked
+        return self._looked
 
     async def _answers(self) -> bool:
         """Tell whether the open session is still one. Raises UpstreamUnreachable where nothing comes in time."""
@@ -237,6 +249,8 @@ class HealthMonitor:
         patience = max(self._settings.timeout_seconds, self.server.timeouts.request)
         if self._opening is None:
             self.server.wiring.changed()
+            if self.own_session.is_open:
+                self.server.doubt()
             opening = self.own_session.open(patience + LATEST)
             self._opening = asyncio.get_running_loop().create_task(opening)
         await asyncio.wait((self._opening,), timeout=patience)
@@ -247,11 +261,14 @@ class HealthMonitor:
 
     def _failed(self, error: AdapterError, now: float) -> None:
         pulse, at = self.pulse, self._clock()
+        was_reached = pulse.reached
         pulse.reached, pulse.error = False, error.reason or str(error)
         pulse.last_error, pulse.last_failure = pulse.error, at
         pulse.failing_since = pulse.failing_since or at
         self.history.append((at, None))
         self.server.wiring.changed()
+        if was_reached:
+            self.server.doubt()
         there = not isinstance(error, UpstreamUnreachable)
         self._pause = min(self._pause * 2, self._settings.interval_seconds) if there else START_PAUSE
         if self.server.breaker is not None:
@@ -269,6 +286,8 @@ class HealthMonitor:
                 if own_session.asks_oauth
                 else "servers[].upstream.static_headers, servers[].upstream.auth",
             )
+        if not pulse.reached:
+            self.server.doubt()
         pulse.reached, pulse.error, pulse.era = True, None, own_session.era
         pulse.refusal, pulse.asks_oauth = own_session.refusal, own_session.asks_oauth
         pulse.latency = now - began

@@ -343,7 +343,7 @@ class IdleSessions:
         with contextlib.suppress(Conflict):
             due_then = self.sessions.due(resting)
             await self.sessions.store.put(TABLE, row.key, encode(resting), expected=row.version, due=due_then)
-            self.sessions.cache.written(row.key)
+            self.sessions.cache.changed(row.key)
             self.sessions.cache.drop(row.key)
             if slots is not None:
                 await slots.give_back(row.key, slot)
@@ -356,7 +356,7 @@ class IdleSessions:
         """
         with contextlib.suppress(Conflict):
             if await self.sessions.store.delete(TABLE, row.key, expected=row.version):
-                self.sessions.cache.written(row.key)
+                self.sessions.cache.changed(row.key)
                 self.sessions.cache.drop(row.key)
                 await self.sessions.tell_end(row.key)
 

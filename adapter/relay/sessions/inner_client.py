@@ -1,6 +1,7 @@
 """The adapter's own client: what the adapter itself says to upstreams, in its own sessions and in those of clients.
 
-Whoever opens, renews, resumes or ends a session at an upstream, or asks it something beside a client, does so here.
+Whoever opens, renews, resumes or ends a session at an upstream, or asks it something beside a client, does so here. In
+sessions that are nobody else's it does so by ``own_session``.
 """
 
 from __future__ import annotations
@@ -8,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,41 +17,35 @@ import orjson
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.exchange import JSON, LATEST_LEGACY, POST_FIELDS, ClientRequest, forwardable
-from adapter.relay.replies import (
-    ANSWER_LIMIT,
-    WholeAnswer,
-    decoded,
-    discard,
-    media_type,
-    read_answer,
-    read_body,
-)
-from adapter.relay.server import READ, REFUSED, SHOWN, Server
-from adapter.rules.access.authorization_servers import Challenge
+from adapter.relay.replies import ANSWER_LIMIT, WholeAnswer, discard, media_type, read_answer
+from adapter.rules.access.headers import Field, SharedFields
 from adapter.rules.access.sessions import UpstreamSession
-from adapter.rules.text.unicode import shown
+from adapter.rules.access.shared_sessions import Membership
 from adapter.upstream.port import (
-    Purpose,
+    MemberRequest,
     Upstream,
     UpstreamReply,
     UpstreamRequest,
     always,
-    challenge_of,
     header,
-    never,
 )
-from adapter.wire.envelope import answers, dump
-from adapter.wire.eras import MODERN_VERSIONS, Era
+from adapter.wire.envelope import Envelope
+from adapter.wire.eras import MODERN_VERSIONS
 from adapter.wire.spans import find
 
 INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 ACCEPT = "application/json, text/event-stream"
+
+_POSTED = (("Accept", ACCEPT), JSON)
 
 ABANDON_SILENCE = 2.0
 """Seconds without a byte after which the end of an abandoned session is not waited for: its failure waits behind it."""
 
 LONGEST_AGREED = 16 << 10
 """Bytes of a response to ``initialize`` that is remembered with what it says."""
+
+NO_LEGACY = (400, 404, 405, 406)
+"""Statuses of a server that does not know a request, or its era."""
 
 CLOSE_SILENCE = 10.0
 """Seconds without a byte after which the end of a session that no caller waits for is given up."""
@@ -110,7 +104,7 @@ class InnerClient(NamedTuple):
     """Speaks in one session of ``upstream``, with the credentials, the query and the purpose of the request ``like``.
 
     ``session`` has no id where none is open, and an empty version before one was negotiated. ``read_timeout`` in
-    seconds, ``limit`` in bytes of an answer.
+    seconds, ``limit`` in bytes of an answer. ``part`` is one in a shared session that no id names.
     """
 
     upstream: Upstream
@@ -118,6 +112,7 @@ class InnerClient(NamedTuple):
     session: UpstreamSession
     read_timeout: float | None
     limit: int = ANSWER_LIMIT
+    part: Membership | None = None
 
     @classmethod
     def of(cls, ask: ClientRequest, session: UpstreamSession) -> InnerClient:
@@ -126,27 +121,68 @@ class InnerClient(NamedTuple):
         server = ask.server
         return cls(server.upstream, like, session, server.timeouts.request, server.rules.answer_limit)
 
-    async def post(
+    def post(
         self,
         body: bytes,
         fields: Sequence[tuple[str, str]] = (),
         repeatable: Callable[[], bool] = always,
-    ) -> UpstreamReply:
+        envelope: Envelope | None = None,
+    ) -> Coroutine[Any, Any, UpstreamReply]:
         """The answer to a message, by its head. Raises what Upstream.send raises."""
-        request = self._request("POST", [("Accept", ACCEPT), JSON, *fields], body, repeatable)
-        return await self.upstream.send(request, self.read_timeout)
+        request = self._request("POST", (*_POSTED, *fields), body, repeatable)
+        request.envelope = envelope
+        return self.upstream.send(request, self.read_timeout)
 
     async def tell(self, body: bytes) -> None:
         """Send a message that has no answer. Raises what Upstream.send raises."""
         await discard(await self.post(body), self.read_timeout)
 
     async def answer(
-        self, reply: UpstreamReply, number: str | int | float | None, *, keeps_raw: bool = True
+        self,
+        reply: UpstreamReply,
+        number: str | int | float | None,
+        *,
+        keeps_raw: bool = True,
+        between: Callable[[bytes], Awaitable[None]] | None = None,
     ) -> WholeAnswer:
         """An answer to its end, over as many streams as it takes; see ``read_answer``."""
         return await read_answer(
-            reply, number, self.read_timeout, self.resume, self.limit, keeps_raw=keeps_raw
+            reply,
+            number,
+            self.read_timeout,
+            self.resume,
+            self.limit,
+            keeps_raw=keeps_raw,
+            between=between,
         )
+
+    async def begun(
+        self,
+        reply: UpstreamReply,
+        number: str | int | float | None,
+        initialized: bytes = INITIALIZED,
+        generation: int = 0,
+        *,
+        keeps_raw: bool = False,
+    ) -> tuple[InnerClient | None, WholeAnswer]:
+        """The answer to ``initialize``, and a client that speaks in the session that it opens, in which ``initialized``
+        was said. It is None where none was opened; one that cannot be gone on in is ended.
+
+        Raises what the upstream raises, and UpstreamBroken for a result that is no JSON.
+        """
+        client = self._replace(session=self.session._replace(id=header(reply.headers, "mcp-session-id")))
+        try:
+            answer = await client.answer(reply, number, keeps_raw=keeps_raw)
+            agreed = opened(client.session.id, answer.response, generation)
+            if agreed is not None:
+                client = client._replace(session=agreed)
+                await client.tell(initialized)
+                return client, answer
+        except BaseException:
+            await client.abandon()
+            raise
+        await client.abandon()
+        return None, answer
 
     async def resume(self, last_event_id: bytes, retry: int | None) -> UpstreamReply | None:
         """The stream after ``last_event_id`` (MCP 2025-11-25, "Resumability and Redelivery"), asked for when ``retry``
@@ -154,9 +190,13 @@ class InnerClient(NamedTuple):
         """
         if retry:
             await asyncio.sleep(min(retry / 1000, LONGEST_RETRY))
-        fields = [("Accept", "text/event-stream"), ("Last-Event-ID", last_event_id.decode("latin-1"))]
+        return await self.stream(("Last-Event-ID", last_event_id.decode("latin-1")))
+
+    async def stream(self, *fields: tuple[str, str]) -> UpstreamReply | None:
+        """A stream of the server's own; None if refused."""
+        accepting = (("Accept", "text/event-stream"), *fields)
         try:
-            reply = await self.upstream.send(self._request("GET", fields), self.read_timeout)
+            reply = await self.upstream.send(self._request("GET", accepting), self.read_timeout)
         except AdapterError:
             return None
         if reply.status == 200 and media_type(reply.headers) == "text/event-stream":
@@ -183,17 +223,25 @@ class InnerClient(NamedTuple):
     def _request(
         self,
         method: str,
-        fields: Sequence[tuple[str, str]] = (),
+        fields: tuple[Field, ...] = (),
         body: bytes = b"",
         repeatable: Callable[[], bool] = always,
     ) -> UpstreamRequest:
-        like, session = self.like, self.session
-        headers = [*forwardable(like.headers, drop=POST_FIELDS), *fields]
-        if session.protocol_version:
-            headers.append(("MCP-Protocol-Version", session.protocol_version))
-        if session.id is not None:
-            headers.append(("Mcp-Session-Id", session.id))
-        return UpstreamRequest(method, headers, body, like.caller, like.query, repeatable, like.purpose)
+        like, known = self.like, self.like.headers
+        version, session_id = self.session.protocol_version, None if self.part else self.session.id
+        key = version, session_id, fields
+        derived = known.derived if type(known) is SharedFields else {}
+        found: tuple[object, SharedFields] | None = derived.get(InnerClient)
+        if found is None or found[0] != key:
+            headers = [*forwardable(known, drop=POST_FIELDS), *fields]
+            if version:
+                headers.append(("MCP-Protocol-Version", version))
+            if session_id is not None:
+                headers.append(("Mcp-Session-Id", session_id))
+            found = derived[InnerClient] = (key, SharedFields(headers))
+        request = MemberRequest(method, found[1], body, like.caller, like.query, repeatable, like.purpose)
+        request.part, request.traceparent = self.part, like.traceparent
+        return request
 
 
 MODERN_VERSION = MODERN_VERSIONS[-1]
@@ -204,150 +252,6 @@ NO_CAPABILITIES: Mapping[str, Any] = {}
 
 INITIALIZE_PARAMS = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT}
 """Of the adapter's own ``initialize``: a client that can do nothing but ask."""
-
-
-class OwnAnswer(NamedTuple):
-    """The answer of an upstream: the HTTP status, and the JSON-RPC response, None if there was none."""
-
-    status: int
-    response: bytes | None
-
-
-class OwnSession:
-    """Speaks to one upstream under its static headers. ``read_timeout`` in seconds.
-
-    ``era`` is the one that the upstream was last found to speak, None while that is not known. ``refusal`` is what it
-    answered when it last refused the adapter's credentials, None if it accepted them; ``asks_oauth`` tells whether it
-    then named where people sign in. ``server_info`` is how it calls itself, empty of one that did not say.
-    """
-
-    def __init__(self, server: Server, read_timeout: float) -> None:
-        self._server = server
-        self._read_timeout = read_timeout
-        self._ids = itertools.count(1)
-        self._upstream_session: str | None = None
-        self._version: str | None = None
-        self.era: Era | None = None
-        self.refusal: str | None = None
-        self.asks_oauth = False
-        self.server_info: Mapping[str, Any] = {}
-
-    def __repr__(self) -> str:
-        return f"<OwnSession at {self._server.id!r}: {self.era.value if self.era else 'not open'}>"
-
-    @property
-    def is_open(self) -> bool:
-        """Tell whether requests can be asked: in a legacy session, or of an upstream whose era has no sessions."""
-        return self.era is Era.MODERN or self._version is not None
-
-    @property
-    def version(self) -> str:
-        """The revision of MCP that is spoken in the open session."""
-        return self._version or MODERN_VERSION
-
-    async def open(self, patience: float | None = None) -> int:
-        """Open a session, where the era has any; an earlier one is closed. Returns the HTTP status of the upstream's
-        last word.
-
-        The answer to ``initialize`` may take ``patience`` seconds (None: no longer than any other). A 401 or 403 ends
-        the attempt: without credentials there is no telling the era. Raises what the upstream raises, and
-        UpstreamBroken for a status from 500 on.
-        """
-        await self.close()
-        self.era = None
-        number = next(self._ids)
-        message = dump(rpc_request(number, "initialize", INITIALIZE_PARAMS))
-        reply = await self._client("", patience).post(message, repeatable=never)
-        if reply.status != 200:
-            if reply.status in REFUSED:
-                return await self._refused(reply)
-            reply.abort()
-            return await self.discover()
-        # Known before the answer is read, so that whatever happens to that the session is closed.
-        self._upstream_session = header(reply.headers, "mcp-session-id")
-        answer = await self._client("", patience).answer(reply, number, keeps_raw=False)
-        result = initialize_result(answer.response)
-        if result is None:
-            await self.close()
-            return await self.discover()
-        self.era, self._version, self.refusal = Era.LEGACY, negotiated_version(result), None
-        self._introduced(result)
-        self._server.issues_ids = self._upstream_session is not None
-        await self._client(self._version).tell(INITIALIZED)
-        return 200
-
-    async def discover(self) -> int:
-        """Find out whether the upstream speaks the modern era; otherwise as ``open``."""
-        answer = await self._ask(Era.MODERN, "server/discover", {}, None)
-        if answer.status >= 500:
-            raise UpstreamBroken(f"The upstream server answered with HTTP status {answer.status}.")
-        self.era = Era.MODERN if answer.status == 200 else None
-        self._introduced(initialize_result(answer.response) or b"null")
-        return answer.status
-
-    def _introduced(self, result: bytes) -> None:
-        info = read_result(result).get("serverInfo")
-        self.server_info = info if isinstance(info, dict) and len(result) <= LONGEST_AGREED else {}
-
-    async def ask(
-        self, method: str, params: Mapping[str, Any] | None = None, patience: float | None = None
-    ) -> OwnAnswer:
-        """Ask something that changes nothing in the open session. Its answer may take ``patience`` seconds (None: no
-        longer than any other). Raises what the upstream raises.
-        """
-        return await self._ask(self.era, method, params, patience)
-
-    async def close(self) -> None:
-        """End the session upstream, if there is one; an upstream that does not answer is left alone."""
-        client = self._client(self._version or LATEST_LEGACY)
-        self._version = self._upstream_session = None
-        with contextlib.suppress(AdapterError):
-            await client.close(min(self._read_timeout, ABANDON_SILENCE))
-
-    async def _ask(
-        self, era: Era | None, method: str, params: Mapping[str, Any] | None, patience: float | None
-    ) -> OwnAnswer:
-        number = next(self._ids)
-        version, fields = self._version or LATEST_LEGACY, []
-        if era is Era.MODERN:
-            version, fields = MODERN_VERSION, [("Mcp-Method", method)]
-            params = {**(params or {}), "_meta": modern_meta()}
-        client = self._client(version, patience)
-        reply = await client.post(dump(rpc_request(number, method, params)), fields)
-        if reply.status in REFUSED:
-            return OwnAnswer(await self._refused(reply), None)
-        if reply.status == 200:
-            self.refusal = None
-            return OwnAnswer(200, (await client.answer(reply, number, keeps_raw=False)).response)
-        if media_type(reply.headers) != "application/json":
-            reply.abort()
-            return OwnAnswer(reply.status, None)
-        # Modern upstreams say 404 to a method they do not know, and why in the body.
-        body = decoded(await read_body(reply, client.read_timeout, client.limit), reply, client.limit)
-        return OwnAnswer(reply.status, body if answers(body, number) else None)
-
-    async def _refused(self, reply: UpstreamReply) -> int:
-        """Keep what the upstream says to credentials that it does not take. Returns the status."""
-        body = b""
-        try:
-            while len(body) < READ and (chunk := await reply.read(self._read_timeout)):
-                body += chunk
-        except AdapterError:
-            # The status says enough.
-            pass
-        finally:
-            reply.abort()
-        text = shown(body[:READ].decode("utf-8", "replace").strip(), SHOWN)
-        self.refusal = f"HTTP {reply.status}: {text}" if text else f"HTTP {reply.status}"
-        self.asks_oauth = reply.status == 401 and Challenge(challenge_of(reply)).metadata is not None
-        return reply.status
-
-    def _client(self, version: str, patience: float | None = None) -> InnerClient:
-        server = self._server
-        like = UpstreamRequest("POST", server.rules.static, purpose=Purpose.PING)
-        session = UpstreamSession(self._upstream_session, version)
-        read_timeout = patience or self._read_timeout
-        return InnerClient(server.upstream, like, session, read_timeout, server.rules.answer_limit)
 
 
 def rpc_request(number: int, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from adapter.errors import SessionMissing, SessionUnknown
 from adapter.relay.background import SingleFlight
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest
 from adapter.relay.server import Server
-from adapter.relay.sessions.inner_client import INITIALIZE_PARAMS, OwnSession, rpc_request
+from adapter.relay.sessions.inner_client import INITIALIZE_PARAMS, rpc_request
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.session import ANY_GUARDED, NONE_GUARDED, UNNAMED, Session
 from adapter.relay.sessions.session_map import TABLE, Sessions
 from adapter.rules.access.sessions import (

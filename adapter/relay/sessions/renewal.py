@@ -35,8 +35,8 @@ from adapter.relay.sessions.inner_client import (
     ACCEPT,
     CLOSE_SILENCE,
     INITIALIZED,
+    NO_LEGACY,
     InnerClient,
-    opened,
 )
 from adapter.relay.sessions.session_map import Session, Sessions
 from adapter.rules.access.sessions import (
@@ -57,6 +57,7 @@ from adapter.upstream.port import (
     silent,
 )
 from adapter.wire.envelope import Envelope, read_envelope
+from adapter.wire.eras import Era
 
 LATEST = 120.0
 """Seconds that a late answer to ``initialize`` is waited for."""
@@ -170,7 +171,10 @@ class Renewal:
             )
             initialize = record.handshake.initialize
             request = InitializeRequest("POST", common, initialize, ask.sender.caller, ask.query, share=share)
+            known = ask.server.eras
             reply = await self.initialize(ask.server, request, read_timeout)
+            if not known and reply.status in NO_LEGACY and await bridged(ask, known, reply):
+                reply = await self.initialize(ask.server, request, read_timeout)
         except UpstreamUnanswered:
             # Only the initialize may have run, not the call that needs the session.
             raise UpstreamBroken(
@@ -181,33 +185,23 @@ class Renewal:
             raise UpstreamBroken(
                 f"The upstream server cannot open a session now (HTTP status {reply.status})."
             )
-        upstream_session = header(reply.headers, "mcp-session-id")
-        client = InnerClient.of(ask, record.upstream._replace(id=upstream_session))
-        try:
-            renewed = await self._complete(client, record, reply)
-        except BaseException:
-            await client.abandon()
-            raise
-        ask.server.issues_ids = upstream_session is not None
-        if session.unnamed:
-            return renewed
-        # Each request of a client names the version that it negotiated itself.
-        version = record.upstream.protocol_version
-        return replace(renewed, upstream=renewed.upstream._replace(protocol_version=version))
-
-    async def _complete(
-        self, client: InnerClient, record: SessionRecord, reply: UpstreamReply
-    ) -> SessionRecord:
-        """Read the answer to ``initialize`` and send ``notifications/initialized``."""
-        initialize = read_envelope(record.handshake.initialize)
-        assert isinstance(initialize, Envelope)
-        answer = await client.answer(reply, initialize.id)
-        upstream = opened(client.session.id, answer.response, record.upstream.generation + 1)
-        if upstream is None:
+        opening = read_envelope(record.handshake.initialize)
+        assert isinstance(opening, Envelope)
+        client, _ = await InnerClient.of(ask, record.upstream).begun(
+            reply,
+            opening.id,
+            record.handshake.initialized or INITIALIZED,
+            record.upstream.generation + 1,
+        )
+        if client is None:
             raise SessionUnknown(
                 "The upstream server refused to open this session again: send initialize again."
             )
-        await client._replace(session=upstream).tell(record.handshake.initialized or INITIALIZED)
+        upstream = client.session
+        ask.server.issues_ids = upstream.id is not None
+        if not session.unnamed:
+            # Each request of a client names the version that it negotiated itself.
+            upstream = upstream._replace(protocol_version=record.upstream.protocol_version)
         event = Event.REVIVED if record.state is SessionState.IDLE else Event.REINITIALIZED
         return replace(
             record.seen(self.sessions.clock()), state=advance(record.state, event), upstream=upstream
@@ -293,3 +287,14 @@ def _resendable(server: Server, record: SessionRecord) -> SessionRecord:
         except BadRequest:
             return replace(record, handshake=Handshake(record.handshake.initialize))
     return record
+
+
+async def bridged(ask: ClientRequest, known: frozenset[Era], reply: UpstreamReply) -> bool:
+    """Tell whether a refused request, sent when these eras of its server were ``known``, may be sent once more, as
+    another era is spoken for it now. Then ``reply`` is dropped.
+    """
+    bridge = ask.server.bridge
+    if bridge is None or not await bridge.look(ask, known):
+        return False
+    reply.abort()
+    return True

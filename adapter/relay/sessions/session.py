@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from adapter.errors import AdapterError, LimitReached, UpstreamBroken
+from adapter.relay.row_reads import STALE
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.port import ABSENT
 from adapter.wire.ambiguity import may_hold
@@ -99,17 +100,6 @@ AT_ONCE = 32
 """Streams of one session that are ended in one turn of the loop; each takes about 0.2 milliseconds."""
 
 
-STALE = -1
-"""The epoch of a session whose row another process has changed."""
-
-
-class HeldStream(Protocol):
-    """A stream that ends with its session."""
-
-    def abort(self) -> None:
-        """End it; idempotent."""
-
-
 @dataclass(slots=True, weakref_slot=True)
 class Session:
     """A session as far as the hot path needs it. The record in the store has the rest. Times are Unix seconds.
@@ -123,8 +113,8 @@ class Session:
     ``asleep``: an idle session that was asked for again; it needs a new upstream session before anything is sent.
     ``unnamed``: it has no id, and belongs to all requests of a principal that name none. ``touched``: its ``last_seen``
     is not written yet. ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded``
-    are the calls whose answers have to pass stages. ``streams`` are the answers to its GETs, which end when the session
-    does; ``over`` from then on. ``opening_streams`` of them are still asked for at the upstream.
+    are the calls whose answers have to pass stages. ``streams`` end the answers to its GETs when the session does;
+    ``over`` from then on. ``opening_streams`` of these answers are still asked for at the upstream.
     """
 
     key: str
@@ -146,7 +136,7 @@ class Session:
     over: bool = field(default=False, init=False)
     opening_streams: int = field(default=0, init=False)
     # Most sessions hold none, and there may be very many of those.
-    streams: set[HeldStream] | None = field(default=None, init=False, repr=False)
+    streams: set[Callable[[], None]] | None = field(default=None, init=False, repr=False)
 
     def __repr__(self) -> str:
         return f"<Session {self.key[:8]} of {self.server!r}: {self.in_flight} in flight>"
@@ -170,16 +160,16 @@ class Session:
         self.asleep = record.state is SessionState.IDLE
         return is_renewed
 
-    def hold(self, stream: HeldStream) -> None:
-        """Have a stream end with the session."""
+    def hold(self, end: Callable[[], None]) -> None:
+        """Have a stream end with the session; ``end`` is idempotent."""
         if self.streams is None:
             self.streams = set()
-        self.streams.add(stream)
+        self.streams.add(end)
 
-    def release(self, stream: HeldStream) -> None:
+    def release(self, end: Callable[[], None]) -> None:
         """Let go of a stream that has ended by itself."""
         if self.streams is not None:
-            self.streams.discard(stream)
+            self.streams.discard(end)
 
     def end_streams(self) -> None:
         """End the session's streams; for their clients they end in good order."""
@@ -189,10 +179,10 @@ class Session:
             _end(streams)
 
 
-def _end(streams: list[HeldStream]) -> None:
+def _end(streams: list[Callable[[], None]]) -> None:
     """End some streams, and the others when everybody else had a turn: each wakes who reads it."""
     for _ in range(min(AT_ONCE, len(streams))):
-        streams.pop().abort()
+        streams.pop()()
     if streams:
         asyncio.get_running_loop().call_soon(_end, streams)
 

@@ -16,7 +16,8 @@ from weakref import WeakValueDictionary
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.background import nothing
-from adapter.relay.sessions.session import STALE, TABLE, UNNAMED, Session
+from adapter.relay.row_reads import STALE, RowReads
+from adapter.relay.sessions.session import TABLE, UNNAMED, Session
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.port import StoreListener
 
@@ -47,18 +48,7 @@ AGAIN = 1.0
 """Seconds after which a store that failed is read again."""
 
 
-class RowRead:
-    """A read of one session's row that is under way. ``changed``: what comes of it may be old already."""
-
-    __slots__ = ("changed", "epoch", "key")
-
-    def __init__(self, key: str, epoch: int) -> None:
-        self.key = key
-        self.epoch = epoch
-        self.changed = False
-
-
-class SessionCache(StoreListener):
+class SessionCache(RowReads, StoreListener):
     """``open`` are the sessions at hand, by their keys.
 
     One that was forgotten while some request still works with it is found again as the same object, so that there are
@@ -71,13 +61,12 @@ class SessionCache(StoreListener):
     """
 
     def __init__(self, confirm: Callable[[Session], Awaitable[None]]) -> None:
+        super().__init__()
         self.open: dict[str, Session] = {}
-        self.epoch = 0
         self.crowded = asyncio.Event()
         self.on_renewed: Callable[[str], None] = nothing
         self.missed: dict[str, Session] = {}
         self._forgotten: WeakValueDictionary[str, Session] = WeakValueDictionary()
-        self._readings: dict[str, list[RowRead]] = {}
         self._confirm = confirm
         # In order: those of which others have said that they changed come first.
         self._changed: dict[str, Session] = {}
@@ -133,33 +122,13 @@ class SessionCache(StoreListener):
             self.missed[key] = session
         self.drop(key)
 
-    # --- freshness --------------------------------------------------------------------------------------------
-
-    def begin(self, key: str) -> RowRead:
-        """Note that a session's row is going to be read, until ``end``."""
-        reading = RowRead(key, self.epoch)
-        self._readings.setdefault(key, []).append(reading)
-        return reading
-
-    def end(self, reading: RowRead) -> None:
-        """The row has been read, or could not be."""
-        readings = self._readings[reading.key]
-        readings.remove(reading)
-        if not readings:
-            del self._readings[reading.key]
-
-    def written(self, key: str) -> None:
-        """Somebody wrote the row: reads of it that are under way may bring what was there before."""
-        for reading in self._readings.get(key, ()):
-            reading.changed = True
-
     # --- words of others --------------------------------------------------------------------------------------
 
     def row_changed(self, table: str, key: str) -> None:
         """See StoreListener."""
         if table != TABLE:
             return
-        self.written(key)
+        self.changed(key)
         session = self.get(key)
         if session is not None:
             session.epoch = STALE

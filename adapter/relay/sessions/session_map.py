@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from adapter.errors import SessionMissing, SessionUnknown, StoreUnavailable
-from adapter.relay.sessions.session import ANY_GUARDED, NONE_GUARDED, STALE, TABLE, RequestsInFlight, Session
+from adapter.relay.row_reads import STALE
+from adapter.relay.sessions.session import ANY_GUARDED, NONE_GUARDED, TABLE, RequestsInFlight, Session
 from adapter.relay.sessions.session_cache import SessionCache
 from adapter.relay.sessions.session_slots import SessionSlot, SessionSlots
 from adapter.rules.access.sessions import (
@@ -214,14 +215,11 @@ class Sessions:
     async def row(self, key: str) -> tuple[Row | None, int]:
         """A session's row, and the epoch in which that was right. Raises StoreUnavailable."""
         for _ in range(READS):
-            reading = self.cache.begin(key)
-            try:
+            with self.cache.reading(key) as read:
                 row = await self.store.get(TABLE, key)
-            finally:
-                self.cache.end(reading)
-            if not reading.changed:
-                return row, reading.epoch
-        return row, STALE
+            if read.epoch != STALE:
+                break
+        return row, read.epoch
 
     async def write_new(self, key: str, record: SessionRecord, version: int) -> tuple[Row, int]:
         """Write a session in place of a row of that version; the row, and the epoch in which that was right.
@@ -229,12 +227,9 @@ class Sessions:
         Raises Conflict, StoreUnavailable.
         """
         # Others may hear of it, and write theirs, before the answer comes.
-        reading = self.cache.begin(key)
-        try:
+        with self.cache.reading(key) as read:
             row = await self.store.put(TABLE, key, encode(record), expected=version, due=self.due(record))
-        finally:
-            self.cache.end(reading)
-        return row, STALE if reading.changed else reading.epoch
+        return row, read.epoch
 
     async def adopt(self, row: Row, record: SessionRecord, epoch: int) -> Session:
         """Know a session by its row, which was right in that epoch. Raises StoreUnavailable."""
@@ -291,7 +286,7 @@ class Sessions:
         except Conflict:
             self.follow(session, *await self.record(session))
             return False
-        self.cache.written(session.key)
+        self.cache.changed(session.key)
         self.follow(session, row, record)
         return True
 
@@ -363,7 +358,7 @@ class Sessions:
                 over = replace(over, upstream=over.upstream._replace(id=None))
             with contextlib.suppress(Conflict):
                 await self.store.put(TABLE, key, encode(over), expected=row.version, due=self.due(over))
-                self.cache.written(key)
+                self.cache.changed(key)
                 return record
         return None
 

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import secrets
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from adapter.errors import BadJson, UpstreamBroken
-from adapter.relay.background import apart
+from adapter.relay.background import AT_ONCE, apart
 from adapter.relay.exchange import asking_plain
 from adapter.relay.flow import EditedStream
 from adapter.relay.replies import (
+    EVENT_STREAM,
     decoded,
+    is_encoded,
     kept_fields,
     media_type,
     read_body,
     require_plain,
 )
 from adapter.relay.sessions.fan_out import FanOut
+from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.shared_sessions import MANY, ServerRequests, SharedRecord, belongs
 from adapter.rules.tools.lists import has_no_such_method
 from adapter.settings.core import UpstreamConnections
-from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, WholeReply, header
-from adapter.wire.envelope import Batch, Envelope, Kind, dump, parse, read_envelope
+from adapter.upstream.port import Headers, Upstream, UpstreamReply, UpstreamRequest, WholeReply, header
+from adapter.wire.envelope import REQUEST, Batch, Envelope, Kind, dump, parse, read_envelope
 from adapter.wire.scan import has_more_values
 from adapter.wire.shared_ids import (
     CANCELLED,
@@ -77,53 +80,78 @@ class SharedSession:
             self._epoch, self._read_event, limit=self.limits.max_answer_bytes, most=self.limits.max_streams
         )
 
-    async def send(self, request: UpstreamRequest, member: str, read_timeout: float | None) -> UpstreamReply:
+    def send(
+        self, request: UpstreamRequest, member: str, read_timeout: float | None
+    ) -> Coroutine[Any, Any, UpstreamReply]:
         """Send for one member, as Upstream does. A DELETE ends its part only."""
+        return (self._post if request.method == "POST" else self._get_or_delete)(
+            request, member, read_timeout
+        )
+
+    async def _get_or_delete(
+        self, request: UpstreamRequest, member: str, read_timeout: float | None
+    ) -> UpstreamReply:
         if request.method == "DELETE":
             self.listeners.end(member)
             return WholeReply(200, [], b"")
         self.used = self.clock()
-        if request.method == "GET":
-            return await self._listen(request, member, read_timeout)
-        return await self._post(request, member, read_timeout)
+        return await self._listen(request, member, read_timeout)
 
     # --- POST -------------------------------------------------------------------------------------------------
 
     async def _post(self, request: UpstreamRequest, member: str, read_timeout: float | None) -> UpstreamReply:
-        body = plain_body(request)
-        envelope = await apart(body, partial(read_envelope, body))
+        self.used = self.clock()
+        envelope = request.envelope
+        # What a client compressed, or stages changed, is another message than the one that was read.
+        if envelope is None or envelope.body is not request.body:
+            body = plain_body(request)
+            envelope = await apart(body, partial(read_envelope, body))
         # Clients that name no session may all count from 1, so each of their requests is a member of its own.
         tag = f"{member}-{secrets.token_hex(6)}" if member.startswith(MANY) else member
-        text = await self._upward(envelope, member, tag)
+        if type(envelope) is Envelope and envelope.kind is REQUEST:
+            upward = partial(request_upward, envelope, tag)
+            text: bytes | None = (
+                upward() if len(envelope.body) <= AT_ONCE else await apart(envelope.body, upward)
+            )
+        else:
+            text = await self._upward(envelope, member, tag)
         if text is None:
             return WholeReply(202, [], b"")
         self.busy += 1
         try:
-            reply = await self._send(request, text, read_timeout)
-            if media_type(reply.headers) == "text/event-stream":
+            reply = await self.upstream.send(self._request(request, text), read_timeout)
+            if reply.status == 404:
+                await self.gone(self)
+            limit = self.limits.max_answer_bytes
+            if media_type(reply.headers) == EVENT_STREAM:
                 require_plain(reply)
-                return EditedStream(
-                    reply, partial(self._read_answer, tag), self.limits.max_answer_bytes, self._end
-                )
-            raw = decoded(
-                await read_body(reply, read_timeout, self.limits.max_answer_bytes),
-                reply,
-                self.limits.max_answer_bytes,
-            )
+                return EditedStream(reply, partial(self._read_answer, tag), limit, self._end)
+            raw = reply.whole
+            if raw is None or len(raw) > limit or is_encoded(reply):
+                raw = decoded(await read_body(reply, read_timeout, limit), reply, limit)
             left = await self._read_answer(tag, raw) if raw else raw
         except BaseException:
             self._end()
             raise
-        self._end()
+        self.busy -= 1
         return WholeReply(reply.status, kept_fields(reply.headers), left or b"")
 
-    async def _send(self, request: UpstreamRequest, body: bytes, read_timeout: float | None) -> UpstreamReply:
-        fields = asking_plain(list(request.headers), drop=_OF_THE_CLIENT)
-        fields.append(("Mcp-Session-Id", self.record.session))
-        reply = await self.upstream.send(replace(request, headers=fields, body=body), read_timeout)
-        if reply.status == 404:
-            await self.gone(self)
-        return reply
+    def _request(self, request: UpstreamRequest, body: bytes) -> UpstreamRequest:
+        """A member's request as the server gets it."""
+        headers = request.headers
+        derived = headers.derived if type(headers) is SharedFields else {}
+        fields: tuple[str, Headers] | None = derived.get(SharedSession)
+        if fields is None or fields[0] != self.record.session:
+            plain = asking_plain(list(headers), drop=_OF_THE_CLIENT)
+            plain.append(("Mcp-Session-Id", self.record.session))
+            fields = derived[SharedSession] = (self.record.session, SharedFields(plain))
+        # Not by dataclasses.replace, which takes as long as all else here.
+        sent = UpstreamRequest(
+            request.method, fields[1], body, request.caller, request.query, request.repeatable
+        )
+        sent.purpose, sent.envelope = request.purpose, request.envelope
+        sent.listens, sent.traceparent = request.listens, request.traceparent
+        return sent
 
     def _end(self) -> None:
         """An exchange is over."""
@@ -260,8 +288,11 @@ class SharedSession:
         fields = [each for each in request.headers if each[0].lower() != "last-event-id"]
         if last_event_id is not None:
             fields.append(("Last-Event-ID", last_event_id))
-        request = replace(request, headers=fields)
-        return await self._send(request, b"", read_timeout)
+        sent = self._request(replace(request, headers=fields), b"")
+        reply = await self.upstream.send(sent, read_timeout)
+        if reply.status == 404:
+            await self.gone(self)
+        return reply
 
 
 def plain_body(request: UpstreamRequest) -> bytes:

@@ -9,22 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from adapter.errors import AdapterError, SessionUnknown, StoreUnavailable, UpstreamBroken
 from adapter.relay.background import SingleFlight, apart
 from adapter.relay.exchange import JSON, asking_plain
 from adapter.relay.replies import kept_fields, media_type, read_body
 from adapter.relay.server import Server
-from adapter.relay.sessions.inner_client import (
-    CLOSE_SILENCE,
-    INITIALIZED,
-    InnerClient,
-    initialize_result,
-    negotiated_version,
-)
+from adapter.relay.sessions.inner_client import CLOSE_SILENCE, InnerClient, initialize_result
 from adapter.relay.sessions.session_cache import MOST_MISSED
 from adapter.relay.sessions.shared_session import SharedSession, plain_body
 from adapter.rules.access.sessions import UpstreamSession
@@ -40,7 +35,9 @@ from adapter.settings.core import UpstreamConnections
 from adapter.state.port import ABSENT, Conflict, Row, Store, StoreListener
 from adapter.upstream.port import (
     InitializeRequest,
+    MemberRequest,
     Share,
+    Upstream,
     UpstreamReply,
     UpstreamRequest,
     WholeReply,
@@ -78,16 +75,32 @@ class SharedSessions(StoreListener):
         self._table = f"shared:{self.server.id}"
         self.store.listeners.append(self)
 
+    def stand_on(self, upstream: Upstream) -> None:
+        """Open sessions of ``upstream`` from now on. Those that are open stay where they are until it forgets them."""
+        self._upstream = upstream
+        for shared in self._shared.values():
+            shared.upstream = upstream
+
     def __repr__(self) -> str:
         return f"<SharedSessions of {self.server.id!r}: {len(self._shared)}>"
 
-    async def send(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+    def send(
+        self, request: UpstreamRequest, read_timeout: float | None
+    ) -> Coroutine[Any, Any, UpstreamReply]:
         """See Upstream. Also raises StoreUnavailable."""
         if isinstance(request, InitializeRequest) and request.share is not None:
-            return await self._initialize(request, request.share, read_timeout)
-        named = membership(header(request.headers, "mcp-session-id"))
-        if named is None:
-            return await self._upstream.send(request, read_timeout)
+            return self._initialize(request, request.share, read_timeout)
+        named = request.part if type(request) is MemberRequest else None
+        if named is None and (named := membership(header(request.headers, "mcp-session-id"))) is None:
+            return self._upstream.send(request, read_timeout)
+        shared = self._shared.get(named.key)
+        if shared is None or shared.record.secret != named.secret or named.key in self._stale:
+            return self._send_after_look(request, named, read_timeout)
+        return shared.send(request, named.member, read_timeout)
+
+    async def _send_after_look(
+        self, request: UpstreamRequest, named: Membership, read_timeout: float | None
+    ) -> UpstreamReply:
         shared = await self._find(named)
         if shared is None:
             return WholeReply(404, [JSON], failure(SessionUnknown(), b"null"))
@@ -135,26 +148,24 @@ class SharedSessions(StoreListener):
         if reply.status != 200:
             body = await read_body(reply, read_timeout, client.limit)
             return WholeReply(reply.status, kept_fields(reply.headers), body)
-        session = header(reply.headers, "mcp-session-id")
-        client = client._replace(session=UpstreamSession(session, ""))
+        if header(reply.headers, "mcp-session-id") is None:
+            begun, answer = None, await client.answer(reply, envelope.id)
+        else:
+            begun, answer = await client.begun(reply, envelope.id, keeps_raw=True)
+        result = initialize_result(answer.response)
+        if begun is None or result is None:
+            body = answer.response if answer.response is not None else answer.raw
+            fields = [each for each in kept_fields(reply.headers) if each[0].lower() != "content-type"]
+            fields.append(
+                JSON if answer.response is not None else ("Content-Type", media_type(reply.headers))
+            )
+            return WholeReply(200, fields, body)
+        assert begun.session.id is not None, "it opened a session that has an id"
+        record = SharedRecord(begun.session.id, begun.session.protocol_version, result, secrets.token_hex(16))
         try:
-            answer = await client.answer(reply, envelope.id)
-            result = initialize_result(answer.response)
-            if result is None or session is None:
-                await self._close_upstream(client)
-                body = answer.response if answer.response is not None else answer.raw
-                fields = [each for each in kept_fields(reply.headers) if each[0].lower() != "content-type"]
-                fields.append(
-                    JSON if answer.response is not None else ("Content-Type", media_type(reply.headers))
-                )
-                return WholeReply(200, fields, body)
-            version = negotiated_version(result)
-            client = client._replace(session=UpstreamSession(session, version))
-            await client.tell(INITIALIZED)
-            record = SharedRecord(session, version, result, secrets.token_hex(16))
-            return await self._write(key, ABSENT if row is None else row.version, client, record)
+            return await self._write(key, ABSENT if row is None else row.version, begun, record)
         except BaseException:
-            await self._close_upstream(client)
+            await self._close_upstream(begun)
             raise
 
     async def _write(

@@ -8,9 +8,9 @@ from adapter.errors import SessionUnknown
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, asking_plain
 from adapter.relay.replies import media_type, read_body, require_plain
 from adapter.relay.server import Server
-from adapter.relay.sessions.inner_client import InnerClient, opened
+from adapter.relay.sessions.inner_client import NO_LEGACY, InnerClient, opened
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
-from adapter.relay.sessions.renewal import Renewal
+from adapter.relay.sessions.renewal import Renewal, bridged
 from adapter.relay.sessions.session_map import Session, SessionPlace, Sessions
 from adapter.relay.stages import Call, CallOrigin, walk_response
 from adapter.rules.access.headers import SharedFields, of_changed_body
@@ -20,6 +20,7 @@ from adapter.rules.access.sessions import (
     SessionState,
     UpstreamSession,
 )
+from adapter.rules.eras.modern_results import error_code
 from adapter.upstream.port import (
     CALL,
     STREAM,
@@ -31,7 +32,10 @@ from adapter.upstream.port import (
     always,
     header,
 )
-from adapter.wire.envelope import Envelope
+from adapter.wire.envelope import METHOD_NOT_FOUND, Envelope
+
+_NO_SUCH_ERA = (METHOD_NOT_FOUND, -32022)
+"""Codes of servers that know no ``initialize``, or not its era."""
 
 LISTEN = "subscriptions/listen"
 """The modern era's request for a stream that stays open (MCP 2026-07-28)."""
@@ -60,10 +64,15 @@ class UpstreamSessions:
         """
         if session is not None and session.asleep:
             await self.renewal.wake(ask, session)
-        attempts = self.renewals if session is not None else 0
+        attempts, known = self.renewals if session is not None else 0, ask.server.eras
         while True:
             generation = session.generation if session else 0
             reply = await ask.server.upstream.send(self._request(ask, session, body), read_timeout)
+            # In a session the server spoke the era, unless another process has found that. A 404 says that it is over.
+            in_doubt = session is None or (not known and reply.status != 404)
+            if reply.status in NO_LEGACY and in_doubt and await bridged(ask, known, reply):
+                known = ask.server.eras
+                continue
             if reply.status != 404 or session is None or session.upstream_id is None or not ask.renews:
                 return reply
             if attempts == 0:
@@ -103,7 +112,10 @@ class UpstreamSessions:
             body = envelope.body
         share = Share(ask.sender.principal) if ask.server.shares else None
         request = InitializeRequest("POST", ask.headers, body, ask.sender.caller, ask.query, share=share)
+        known = ask.server.eras
         reply = await self.renewal.initialize(ask.server, request, read_timeout)
+        if reply.status in NO_LEGACY and await bridged(ask, known, reply):
+            reply = await self.renewal.initialize(ask.server, request, read_timeout)
         shared = ask.server.rules.answer_headers.shared(reply.headers)
         headers: list[tuple[str, str]] = shared
         if reply.status != 200:
@@ -134,6 +146,10 @@ class UpstreamSessions:
                 await self.principal_sessions.remember(record)
             else:
                 await InnerClient.of(ask, upstream).abandon()
+                # Over pipes a refusal of the era has no status.
+                unknown = not known and error_code(answer.response or b"") in _NO_SUCH_ERA
+                if unknown and await bridged(ask, known, reply):
+                    return await self._initialize(ask, envelope, place)
         except BaseException:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
             await InnerClient.of(ask, upstream).abandon()

@@ -19,13 +19,9 @@ from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_cache import CatalogueCache
 from adapter.relay.tools.pins import NO_BASELINE, Pin, Pins, PinStatus, ScopeKey, ServerBaseline
 from adapter.rules.access.principals import Scope, name_of, party_of
-from adapter.rules.last_used import LastUsed
 from adapter.rules.tools.catalogue import Catalogue, PinRule, read_as
 from adapter.rules.tools.drift import Drift, DriftSighting, RememberedDrift, drift_piecewise
 from adapter.rules.tools.drift_report import summary
-
-COMPARED = 32
-"""Pairs of catalogues of one server whose drift is kept for operators."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -43,9 +39,6 @@ class Baselines:
     clock: Callable[[], float]
     log: FilteringBoundLogger
     _confirming: SingleFlight[int, None] = field(default_factory=SingleFlight, init=False)
-    _drifts: SingleFlight[tuple[str, str], Drift | None] = field(
-        default_factory=lambda: SingleFlight(LastUsed(COMPARED)), init=False
-    )
     _accepting: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     # --- other processes --------------------------------------------------------------------------------------
@@ -290,5 +283,4 @@ class Baselines:
     async def _drift(self, baseline: Catalogue, now: Catalogue) -> Drift | None:
         if baseline.digest == now.digest:
             return None
-        key = baseline.digest, now.digest
-        return await self._drifts.get(key, lambda: in_turns(drift_piecewise(baseline.tools, now.tools)))
+        return await in_turns(drift_piecewise(baseline.tools, now.tools))

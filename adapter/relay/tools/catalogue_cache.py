@@ -289,11 +289,13 @@ def _tells_change(text: bytes) -> bool:
 
 # --- words between processes that share a store -------------------------------------------------------------------
 
-CHANGED = "tools changed"
-"""Topic: the tools of a server may have changed. The body is the server's id."""
+CHANGED = "lists changed"
+"""Topic: a list of a server may have changed. The body is the server's id, and the kind of the list behind a slash."""
+
+TOOLS = "tools"
 
 PACE = 0.05
-"""Seconds between two words about one server: an upstream may say at any rate that its tools have changed."""
+"""Seconds between two words about one list: an upstream may say at any rate that its tools have changed."""
 
 
 class CatalogueListener:
@@ -325,16 +327,17 @@ class CatalogueListener:
 
     def announced(self, topic: str, body: bytes) -> None:
         """See StoreListener."""
-        if topic == CHANGED and (cache := self._caches.get(body.decode(errors="replace"))) is not None:
+        server, _, kind = body.decode(errors="replace").partition("/")
+        if topic == CHANGED and kind == TOOLS and (cache := self._caches.get(server)) is not None:
             cache.changed()
 
 
 class CatalogueTeller:
-    """Tells other processes that the tools of one server may have changed: at once, and then once for each ``PACE``."""
+    """Tells other processes that a list of one server may have changed: at once, and then once for each ``PACE``."""
 
-    def __init__(self, store: Store, server: str) -> None:
+    def __init__(self, store: Store, server: str, kind: str = TOOLS) -> None:
         self._store = store
-        self._body = server.encode()
+        self._body = f"{server}/{kind}".encode()
         self._pause: asyncio.TimerHandle | None = None
         self._again = False
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
@@ -63,27 +64,22 @@ class _Key(NamedTuple):
     pages: frozenset[str]
 
 
+@dataclass(eq=False, repr=False)
 class CatalogueJudge:
     """Judges the scopes of one server by their pins. All that it learns is in the cache of the server's catalogue.
 
     ``on_drift`` is called for each drift that operators are told of.
     """
 
-    def __init__(
-        self,
-        baselines: Baselines,
-        lists: ToolLists,
-        reader: CatalogueReader,
-        log: FilteringBoundLogger,
-        on_drift: Callable[[], None],
-    ) -> None:
-        self._baselines = baselines
-        self._lists = lists
-        self._reader = reader
-        self._log = log
-        self._on_drift = on_drift
-        self._cache = baselines.cache
-        self._is_off = baselines.pinning.mode == "off"
+    baselines: Baselines
+    lists: ToolLists
+    reader: CatalogueReader
+    log: FilteringBoundLogger
+    on_drift: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self._cache = self.baselines.cache
+        self._is_off = self.baselines.pinning.mode == "off"
         self._verdicts = SingleFlight[_Key, Verdict](LastUsed(VERDICTS, KEPT_BYTES, verdict_weight))
         self._logged: set[tuple[str, str]] = set()
 
@@ -96,7 +92,7 @@ class CatalogueJudge:
         """
         cache = self._cache
         if not (self._is_off or cache.is_confirmed):
-            await self._baselines.confirm()
+            await self.baselines.confirm()
         cache.expire()
         for pause in PAUSES:
             if pause:
@@ -116,18 +112,18 @@ class CatalogueJudge:
         await self._judge(call, snapshot)
 
     async def _find(self, call: Call) -> Verdict:
-        snapshot = await self._reader.snapshot(call)
+        snapshot = await self.reader.snapshot(call)
         verdict = await self._judge(call, snapshot)
         if verdict.drift is None or self._cache.is_from(call.scope.id):
             return verdict
         # Scopes may be offered different tools; what counts is the list of this one.
-        own = await self._reader.own_snapshot(call)
+        own = await self.reader.own_snapshot(call)
         if own.is_same(snapshot):
             return verdict
         verdict = await self._judge(call, own)
         if verdict.drift is None and not self._cache.varies:
             self._cache.varies = True
-            await self._baselines.forget_drift_of_others()
+            await self.baselines.forget_drift_of_others()
         return verdict
 
     async def _last(self, call: Call) -> Verdict | None:
@@ -135,7 +131,7 @@ class CatalogueJudge:
         verdict = self._cache.last_verdict(call.scope.id)
         if verdict is None or verdict.drift is None:
             return verdict
-        return None if await self._baselines.is_accepted(verdict.now) else verdict
+        return None if await self.baselines.is_accepted(verdict.now) else verdict
 
     # --- lists ------------------------------------------------------------------------------------------------
 
@@ -147,12 +143,12 @@ class CatalogueJudge:
         """Judge by the list itself if it is whole, else by all its pages; ``put_off`` tells whether the scope, which is
         shown its server's baseline, is pinned later. Raises as ``verdict`` does.
         """
-        snapshot = await self._lists.snapshot(listed)
+        snapshot = await self.lists.snapshot(listed)
         if not first or listed.cursor is not None:
             return await self._verdict_on_page(call, snapshot)
         cache = self._cache
         if not (self._is_off or cache.is_confirmed):
-            await self._baselines.confirm()
+            await self.baselines.confirm()
         is_current = call.notes.get(MARK) == cache.mark
         if is_current:
             cache.note_list(call.scope.id, snapshot)
@@ -186,7 +182,7 @@ class CatalogueJudge:
 
     async def _judge(self, call: Call, snapshot: CatalogueSnapshot) -> Verdict:
         """The verdict on the list that this scope is shown, which becomes its pin if it has none."""
-        baselines, now = self._baselines, snapshot.catalogue
+        baselines, now = self.baselines, snapshot.catalogue
         if self._is_off:
             return await self._compare(now, snapshot)
         await baselines.note_seen(now)
@@ -199,25 +195,25 @@ class CatalogueJudge:
             self._report((verdict.baseline, snapshot.catalogue.digest), verdict.full_drift)
         if self._is_off or (self._cache.varies and not own):
             return verdict
-        baseline = await self._baselines.of_server(snapshot.catalogue)
+        baseline = await self.baselines.of_server(snapshot.catalogue)
         drift = (await self._compare(baseline, snapshot)).drift
         if drift is not None:
-            await self._baselines.remember(call, baseline, snapshot.catalogue, drift, own=own)
+            await self.baselines.remember(call, baseline, snapshot.catalogue, drift, own=own)
         return verdict
 
     async def _compare(self, baseline: Catalogue, snapshot: CatalogueSnapshot) -> Verdict:
         key = _Key(baseline.digest, snapshot.catalogue.digest, snapshot.hidden, snapshot.pages)
         return await self._verdicts.get(
-            key, lambda: in_turns(judge(self._baselines.pinning, baseline, snapshot))
+            key, lambda: in_turns(judge(self.baselines.pinning, baseline, snapshot))
         )
 
     def _report(self, key: tuple[str, str], drift: Drift) -> None:
         """Write one line for the drift of one catalogue, however many scopes it concerns."""
         if key not in self._logged and len(self._logged) < LOGGED:
             self._logged.add(key)
-            server, mode = self._baselines.server, self._baselines.pinning.mode
-            self._log.warning("tools changed", server=server, mode=mode, drift=as_data(drift))
-            self._on_drift()
+            server, mode = self.baselines.server, self.baselines.pinning.mode
+            self.log.warning("tools changed", server=server, mode=mode, drift=as_data(drift))
+            self.on_drift()
 
 
 class JudgeRuntime(NamedTuple):

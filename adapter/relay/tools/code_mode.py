@@ -89,22 +89,13 @@ class CodeMode:
 
     async def _headers(self, call: Call, inner: Envelope) -> list[tuple[str, str]]:
         """The headers of a modern call that mirror the unfolded one."""
-        assert inner.name is not None
         fields = [field for field in call.headers if not field[0].lower().startswith((PREFIX, "mcp-name"))]
-        fields.append(("Mcp-Name", encode_mirror(inner.name)))
-        definition = (await self._offered(call)).definitions.get(inner.name)
-        if definition is not None:
-            arguments = parse(inner.body)["params"].get("arguments")
-            fields += mirrored(parse(definition).get("inputSchema"), arguments)
-        return fields
+        return fields + mirrors_of(inner, (await self._offered(call)).definitions.get(inner.name or ""))
 
     # --- what the tools answer --------------------------------------------------------------------------------
 
     async def _list(self, call: Call) -> bytes:
-        if asked_cursor(call.request) is not None:
-            why = "This list has only one page, so it has no such cursor."
-            return error_response(call.envelope.id_bytes, INVALID_PARAMS, why)
-        return own_list(call.envelope.id_bytes, self._shown, modern=call.modern)
+        return own_page(call.envelope.with_body(call.request), self._shown, modern=call.modern)
 
     async def _search(self, call: Call) -> bytes:
         query = search_query(call.envelope)
@@ -122,11 +113,7 @@ class CodeMode:
             offered = await self._listed(call)
             size = len(offered.definitions.get(name, b""))
             definition = await in_turns(one_piece(partial(offered.definition, name), size))
-        if definition is None:
-            raise UnusableCall(
-                f"The tool {shown(name, 100)} does not exist; {self._names.search} finds tools."
-            )
-        return await in_turns(one_piece(partial(_described, call, definition), len(definition)))
+        return await described(call.envelope, definition, self._names, modern=call.modern)
 
     async def _explain(self, call: Call) -> bytes:
         """Raise the reason why a call was not unfolded: only such a call still has this tool's name."""
@@ -138,8 +125,36 @@ class CodeMode:
         return await self._indexes.get(offered.digest, lambda: in_turns(index_of(offered.definitions)))
 
 
-def _described(call: Call, definition: bytes) -> bytes:
-    response = tool_result(call.envelope.id_bytes, definition.decode("utf-8"), None, modern=call.modern)
+def own_page(envelope: Envelope, tools: Sequence[dict[str, Any]], *, modern: bool) -> bytes:
+    """The response to a request for the list of these tools."""
+    if asked_cursor(envelope.body) is not None:
+        why = "This list has only one page, so it has no such cursor."
+        return error_response(envelope.id_bytes, INVALID_PARAMS, why)
+    return own_list(envelope.id_bytes, tools, modern=modern)
+
+
+def mirrors_of(call: Envelope, definition: bytes | None) -> list[tuple[str, str]]:
+    """The headers that mirror a modern call of a tool with that definition; the name alone where there is none."""
+    fields = [("Mcp-Name", encode_mirror(call.name or ""))]
+    if definition is not None:
+        arguments = parse(call.body)["params"].get("arguments")
+        fields += mirrored(parse(definition).get("inputSchema"), arguments)
+    return fields
+
+
+async def described(
+    envelope: Envelope, definition: bytes | None, names: CodeModeNames, *, modern: bool
+) -> bytes:
+    """The response that has a tool's definition. Raises UnusableCall where there is none."""
+    if definition is None:
+        name = shown(described_name(envelope, names), 100)
+        raise UnusableCall(f"The tool {name} does not exist; {names.search} finds tools.")
+    work = partial(_described, envelope, definition, modern)
+    return await in_turns(one_piece(work, len(definition)))
+
+
+def _described(envelope: Envelope, definition: bytes, modern: bool) -> bytes:
+    response = tool_result(envelope.id_bytes, definition.decode("utf-8"), None, modern=modern)
     # The definition keeps its bytes: the adapter does not spell an upstream's schema anew.
     return edit(response, [Insert(("result", "structuredContent"), definition)])
 

@@ -7,6 +7,7 @@ list is read again: once for all scopes, and in the scope's own session if that 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Set
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 from adapter.errors import AdapterError, BadJson, CatalogueDrifted, ToolUnknown, UpstreamBroken
@@ -42,6 +43,7 @@ Revoke = Callable[[str, str], Awaitable[None]]
 """End the session of this key, with the reason that its client is told."""
 
 
+@dataclass(eq=False, repr=False)
 class ToolGuard:
     """The guard of one server's tools. ``hidden`` tells of a name whether policy hides it, in any spelling.
 
@@ -52,34 +54,27 @@ class ToolGuard:
     ``is_for_host`` is set where definitions differ between hosts.
     """
 
-    def __init__(
-        self,
-        lists: ToolLists,
-        hidden: Callable[[str], bool],
-        baselines: Baselines,
-        revoke: Revoke,
-        runtime: JudgeRuntime,
-        *,
-        by_content: bool = False,
-        definitions: Definitions | None = None,
-    ) -> None:
-        self._lists = lists
-        self._hidden = hidden
-        self._pinning = pinning = baselines.pinning
-        self._baselines = baselines
-        self._revoke = revoke
-        self._log = runtime.log
-        self._definitions = definitions
+    tool_lists: ToolLists
+    hidden: Callable[[str], bool]
+    baselines: Baselines
+    revoke: Revoke
+    runtime: JudgeRuntime
+    by_content: bool = field(default=False, kw_only=True)
+    definitions: Definitions | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._pinning = pinning = self.baselines.pinning
+        self._log = self.runtime.log
         # Calls wait for the list where it may be the reason to refuse them.
-        self._waits = pinning.mode == "block" or by_content
-        self._watches = pinning.mode != "off" or by_content
-        self._cache = baselines.cache
-        self._reader = CatalogueReader(lists, self._cache, definitions)
+        self._waits = pinning.mode == "block" or self.by_content
+        self._watches = pinning.mode != "off" or self.by_content
+        self._cache = self.baselines.cache
+        self._reader = CatalogueReader(self.tool_lists, self._cache, self.definitions)
         self._judge = CatalogueJudge(
-            baselines, lists, self._reader, runtime.log, partial(self._count, "found")
+            self.baselines, self.tool_lists, self._reader, self.runtime.log, partial(self._count, "found")
         )
-        self._is_hidden = lru_cache(VARIANTS)(hidden)
-        self._deferred = DeferredPins(self._judge, baselines, runtime)
+        self._is_hidden = lru_cache(VARIANTS)(self.hidden)
+        self._deferred = DeferredPins(self._judge, self.baselines, self.runtime)
         # Where a pin may be the reason to refuse a call it is written before a list leaves: a process that is killed
         # forgets those that wait.
         self._put_off: PutOff = self._deferred.put_off if pinning.mode == "warn" else _at_once
@@ -108,7 +103,7 @@ class ToolGuard:
 
         Calls of the adapter's own tools always may.
         """
-        if name in self._lists.own_names:
+        if name in self.tool_lists.own_names:
             return True
         if not self._watches:
             return name is not None and not self._refuses(name)
@@ -155,7 +150,7 @@ class ToolGuard:
 
         Raises UpstreamBroken if no list can be had, and what the upstream raises.
         """
-        if name in self._lists.own_names:
+        if name in self.tool_lists.own_names:
             return True
         verdict = await self._judge.verdict(call)
         return name in verdict.now.tools and not verdict.hides(name)
@@ -170,9 +165,9 @@ class ToolGuard:
         self.on_drift(self._pinning.mode, action)
 
     def _refuses(self, name: str) -> bool:
-        if self._lists.unread and self._lists.refuses(name):
+        if self.tool_lists.unread and self.tool_lists.refuses(name):
             return True
-        return self._hidden(name) if len(name) > LONGEST_NAME else self._is_hidden(name)
+        return self.hidden(name) if len(name) > LONGEST_NAME else self._is_hidden(name)
 
     async def _refusal(self, call: Call, found: Drift) -> CatalogueDrifted:
         """The error of a call or list that drift concerns; the session ends with it where that is configured.
@@ -181,9 +176,9 @@ class ToolGuard:
         or the principal.
         """
         ends = self._pinning.invalidate and not self._pinning.subset and call.origin.session is not None
-        ends = ends and await self._baselines.begins_anew_with_session(call)
+        ends = ends and await self.baselines.begins_anew_with_session(call)
         if ends and call.origin.session is not None:
-            await self._revoke(call.origin.session, sentence(found))
+            await self.revoke(call.origin.session, sentence(found))
         self._count("session_ended" if ends else "refused")
         advice = "Send initialize again to start from them." if ends else "An operator has to accept them."
         return CatalogueDrifted(f"{sentence(found)} {advice}", data={"drift": as_data(found)})
@@ -206,16 +201,16 @@ class ToolGuard:
 
         Raises UpstreamBroken if no list can be had, and what the upstream raises.
         """
-        assert self._definitions is not None, "definitions are kept where they are asked for"
+        assert self.definitions is not None, "definitions are kept where they are asked for"
         if call.scope.id in self._deferred.waiting:
             await self._deferred.settle(call.scope.id)
         verdict = await self._judge.verdict(call)
         digest = verdict.now.digest
-        definitions = self._definitions.get(digest)
+        definitions = self.definitions.get(digest)
         if definitions is None:
             # The catalogue came on a client's own list, or other catalogues took its place since.
             await self._reader.own_snapshot(call)
-            definitions = self._definitions.get(digest)
+            definitions = self.definitions.get(digest)
         if definitions is None:
             raise UpstreamBroken("The upstream server's tools changed while they were read; try again.")
         warns = verdict.drift if self._pinning.mode == "warn" else None
@@ -256,7 +251,7 @@ class ToolGuard:
         if response.size > LARGE:
             await own_turn()
         for_host = self.is_for_host is not None and await self.is_for_host(call)
-        page = self._lists.known(response, first=first, modern=call.modern, for_host=for_host)
+        page = self.tool_lists.known(response, first=first, modern=call.modern, for_host=for_host)
         if page is None or parse(page.request_id) != call.envelope.id:
             return None
         try:
@@ -275,14 +270,14 @@ class ToolGuard:
         except AdapterError as error:
             if self._pinning.mode == "block":
                 raise
-            self._log.info("a list could not be judged", server=self._baselines.server, why=error.code)
+            self._log.info("a list could not be judged", server=self.baselines.server, why=error.code)
             return page.pieces
         return await self._as_judged(call, page, verdict)
 
     async def _page(self, call: Call, response: bytes, *, first: bool) -> Page:
         for_host = self.is_for_host is not None and await self.is_for_host(call)
         try:
-            return await self._lists.page(
+            return await self.tool_lists.page(
                 response, call.envelope.id_bytes, first=first, modern=call.modern, for_host=for_host
             )
         except BadJson as error:
@@ -295,7 +290,7 @@ class ToolGuard:
         if pinning.mode == "warn" or pinning.subset:
             for_host = self.is_for_host is not None and await self.is_for_host(call)
             way = PageWriter(call.modern, verdict, warns=pinning.mode == "warn", for_host=for_host)
-            return await self._lists.judged(page, way)
+            return await self.tool_lists.judged(page, way)
         drift = self._drift_for(call, verdict.drift)
         if drift is None:
             return page.pieces

@@ -174,29 +174,24 @@ class Page:
         return b"".join(self.pieces)
 
 
+@dataclass(eq=False)
 class ToolLists:
     """The lists of one server. ``own`` are the adapter's tools, which stand first on the first page. ``for_host`` edits
     the definitions of tools, by name, for hosts that understand what is added.
     """
 
-    def __init__(
-        self,
-        server: str,
-        shape: ShapeTool,
-        own: Sequence[dict[str, Any]],
-        mirrors: ParamHeaders,
-        log: FilteringBoundLogger,
-        limits: ListLimits = BOUNDS,
-        for_host: Mapping[str, Callable[[bytes], bytes]] = {},
-    ) -> None:
-        self._server = server
-        self._own = tuple(own)
-        self.own_names = frozenset(tool["name"] for tool in own)
-        self.limits = limits
-        self._rules = PageRules(shape, tuple(map(dump, own)), self.own_names, self.limits)
-        self._mirrors = mirrors
-        self._for_host = for_host
-        self._log = log
+    server: str
+    shape: ShapeTool
+    own: Sequence[dict[str, Any]]
+    mirrors: ParamHeaders
+    log: FilteringBoundLogger
+    limits: ListLimits = BOUNDS
+    for_host: Mapping[str, Callable[[bytes], bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._own = tuple(self.own)
+        self.own_names = frozenset(tool["name"] for tool in self.own)
+        self._rules = PageRules(self.shape, tuple(map(dump, self.own)), self.own_names, self.limits)
         self._kept: list[Listed] = []
         self._logged: set[str] = set()
         self.unread: OrderedDict[str, None] = OrderedDict()
@@ -206,7 +201,7 @@ class ToolLists:
         self._snapshots = SingleFlight[Listed, CatalogueSnapshot]()
 
     def __repr__(self) -> str:
-        return f"<ToolLists of {self._server!r}: {len(self._kept)} pages kept>"
+        return f"<ToolLists of {self.server!r}: {len(self._kept)} pages kept>"
 
     # --- pages that are known ---------------------------------------------------------------------------------
 
@@ -271,7 +266,7 @@ class ToolLists:
         await in_turns(self._log_notes(page.entries.notes))
         tools = tuple(tool for tool in page.entries.tools if tool is not None)
         self._note_unread(page.entries.notes, tools)
-        self._mirrors.learn((tool.name for tool in tools), page.entries.headers)
+        self.mirrors.learn((tool.name for tool in tools), page.entries.headers)
         listed = Listed(page, split, first, tools)
         if split.request_id:
             self._kept.insert(0, listed)
@@ -302,11 +297,11 @@ class ToolLists:
                 count += 1
                 if count <= LOGGED_AT_ONCE:
                     name = shown(note.name, _LONGEST_NAME)
-                    self._log.info(note.event, server=self._server, tool=name, what=note.what)
+                    self.log.info(note.event, server=self.server, tool=name, what=note.what)
                 yield None
         if count > LOGGED_AT_ONCE:
             more = count - LOGGED_AT_ONCE
-            self._log.info("policy hid or changed more tools", server=self._server, count=more)
+            self.log.info("policy hid or changed more tools", server=self.server, count=more)
 
     # --- pages that leave -------------------------------------------------------------------------------------
 
@@ -330,8 +325,8 @@ class ToolLists:
         page = listed.page
         assert page is not None, "a page is read before it is written"
         texts = await _texts(page, way)
-        if way.for_host and self._for_host:
-            texts = await in_turns(edited_texts(page, texts, self._for_host))
+        if way.for_host and self.for_host:
+            texts = await in_turns(edited_texts(page, texts, self.for_host))
         text = await in_turns(write_page(page, texts, private=way.modern))
         if not listed.split.request_id:
             return SplitResponse(text, len(text), len(text))

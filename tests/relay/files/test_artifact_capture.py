@@ -37,6 +37,7 @@ from tests.relay.tooling import (
     writing,
 )
 from tests.scripted import ScriptedAnswer
+from tests.waiting import until
 
 POLICY: Policy = "lru_uploads_then_artifacts"
 
@@ -242,8 +243,7 @@ async def test_capturing_ends_when_the_client_leaves(tmp_path: Path) -> None:
     """The exchange is over at once, and the tool's file gone."""
     async with tools(tmp_path, sparse) as one, asyncio.timeout(20):
         call = asyncio.ensure_future(one.call("write", "{}"))
-        while not list(tmp_path.glob("artifacts/*/*/*")):
-            await asyncio.sleep(0.01)
+        await until(lambda: list(tmp_path.glob("artifacts/*/*/*")))
         call.cancel()
         await asyncio.wait([call])
         assert call.cancelled() and one.on_disk() == []

@@ -36,6 +36,7 @@ from tests.relay.tooling import (
     writing,
 )
 from tests.scripted import ScriptedAnswer
+from tests.waiting import until
 
 # --- where the tool is told to write --------------------------------------------------------------------------
 
@@ -44,12 +45,8 @@ from tests.scripted import ScriptedAnswer
     ("arguments", "content", "name"),
     [
         ("{}", PNG, "write.png"),
-        ("{}", b"%PDF-1.7 and so on", "write.pdf"),
-        ("{}", b"plain text", "write.txt"),
-        ("{}", b"\x00\x01\x02", "write.bin"),
         ('{"filename":".."}', PNG, "write.png"),
         ('{"filename":"given.bin"}', PNG, "given.bin"),
-        ('{"filename":"given"}', PNG, "given"),
     ],
 )
 async def test_default_is_named_after_what_was_found_in_the_file(
@@ -78,16 +75,7 @@ async def test_bytes_outside_the_argument_stay(tmp_path: Path) -> None:
         assert left.startswith(start) and b', "n":1.50' in left
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        '{"filename":"a","filename":"/etc/x"}',
-        '{"filename":"a","FileName":"/etc/x"}',
-        '{"file_name":"/etc/x"}',
-        '["/etc/x"]',
-        '"/etc/x"',
-    ],
-)
+@pytest.mark.parametrize("arguments", ['{"filename":"a","filename":"/etc/x"}', '{"file_name":"/etc/x"}'])
 async def test_caller_cannot_name_another_place_beside_it(tmp_path: Path, arguments: str) -> None:
     """An upstream that reads the other spelling would write where the caller likes."""
     async with tools(tmp_path, saying("done")) as one:
@@ -376,8 +364,7 @@ async def test_call_that_is_cut_off_leaves_no_place_for_ever(tmp_path: Path, whe
     captured, go_on = steps.gate("rows")
     async with tools(tmp_path, act, store=SteppedStore(steps)) as one:
         call = asyncio.create_task(one.call("write", "{}"))
-        while not (captured.is_set() if when == "while it is captured" else one.upstream.requests):
-            await asyncio.sleep(0.001)
+        await until(lambda: captured.is_set() if when == "while it is captured" else one.upstream.requests)
         call.cancel()
         go_on.set()
         with pytest.raises(asyncio.CancelledError):

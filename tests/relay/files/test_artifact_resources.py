@@ -15,16 +15,7 @@ from adapter.relay.files.file_transactions import NewFile
 from adapter.rules.access.principals import Scope, principal_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.upstream.port import UpstreamRequest
-from tests.relay.tooling import (
-    DOCUMENT,
-    META,
-    PNG,
-    Act,
-    Tools,
-    answering,
-    tools,
-    uri_of,
-)
+from tests.relay.tooling import DOCUMENT, META, PNG, Act, Tools, answering, tools, uri_of
 from tests.scripted import ScriptedAnswer
 
 UPSTREAMS = '{"uri":"file:///a","name":"a","n":1.50}'

@@ -25,10 +25,10 @@ from adapter.rules.access.sessions import (
 )
 from adapter.rules.files.file_records import FileRecord
 from adapter.rules.files.quota import Limits
+from adapter.rules.files.structured_artifacts import shortenable
 from adapter.rules.results.large_results import Terms
 from adapter.rules.results.result_size import limited
 from adapter.rules.schema.checker import compile_schema
-from adapter.rules.tools.output_schemas import shortenable
 from adapter.upstream.port import UpstreamRequest
 from tests.relay.tooling import META, PNG, SSE, Act, Tools, answering, result, tools, uri_of
 from tests.scripted import ScriptedAnswer
@@ -309,11 +309,7 @@ async def test_without_the_list_of_tools_structured_content_stays(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "limits",
-    [
-        Limits(scope_bytes=1000),
-        Limits(None, None, 0, "lru_uploads_then_artifacts"),
-    ],
+    "limits", [Limits(scope_bytes=1000), Limits(None, None, 0, "lru_uploads_then_artifacts")]
 )
 async def test_what_cannot_be_kept_leaves_whole(tmp_path: Path, limits: Limits) -> None:
     """A quota does not cost the caller a result, and nothing is left of what was begun."""

@@ -23,17 +23,7 @@ from adapter.upstream.port import UpstreamRequest
 from adapter.wire.signed_urls import parameters, upload_handle
 from tests.relay.filing import SteppedStore, Steps
 from tests.relay.relaying import Clock, whole
-from tests.relay.tooling import (
-    META,
-    READ,
-    SSE,
-    Tools,
-    artifact_of,
-    parsed,
-    producing,
-    result,
-    tools,
-)
+from tests.relay.tooling import META, READ, SSE, Tools, artifact_of, parsed, producing, result, tools
 from tests.scripted import ScriptedAnswer
 from tests.state.shared import SharedMemory
 
@@ -188,9 +178,6 @@ async def test_round_that_is_sent_again_says_the_same(tmp_path: Path) -> None:
         # What was captured is there; the state that is left over leads to no place any more.
         assert (await called(one, "write", {}, third))["error"]["code"] == -32602
         assert len(await one.registry.list(OWNER.id, FileKind.ARTIFACT)) == 1
-
-
-_ARTIFACT = FileKind.ARTIFACT
 
 
 async def test_same_round_twice_at_once_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from adapter.wire.signed_urls import parameters
 from tests.relay.relaying import Clock
 
 SCOPE = "0" * 32
-FILE = "f" * 32
 
 
 async def opened(store: MemoryStore, clock: Clock, configured: bytes | None = None) -> Credentials:

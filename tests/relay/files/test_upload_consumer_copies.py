@@ -33,6 +33,7 @@ from tests.relay.tooling import (
     writing,
 )
 from tests.scripted import ScriptedAnswer
+from tests.waiting import until
 
 Change = Callable[[Path], object]
 
@@ -135,8 +136,7 @@ async def test_each_call_has_a_copy_of_its_own(tmp_path: Path) -> None:
     async with tools(tmp_path, act) as one:
         record = await one.uploaded(b"hello", "名前 1.txt")
         calls = [asyncio.create_task(one.call("read", calling(record))) for _ in range(2)]
-        while len(one.upstream.requests) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(one.upstream.requests) >= 2)
         [first], [second] = (given(request) for request in one.upstream.requests)
         assert first != second and first.name == second.name == "名前 1.txt"
         assert first.read_bytes() == second.read_bytes() == b"hello and more"
@@ -462,8 +462,7 @@ async def test_a_call_that_its_client_left_gives_its_copy_back(tmp_path: Path) -
     async with tools(tmp_path, asked) as one:
         record = await one.uploaded(b"hello")
         call = asyncio.create_task(one.call("read", calling(record)))
-        while not one.upstream.requests:
-            await asyncio.sleep(0.001)
+        await until(lambda: one.upstream.requests)
         call.cancel()
         await asyncio.wait([call])
         assert given(one.upstream.requests[0])[0].exists()

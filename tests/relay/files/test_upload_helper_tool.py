@@ -50,10 +50,7 @@ class Helping:
         self.offers = UploadOffers(store, self.credentials, self.scopes, self.relaying.clock)
         stage = HelperTool(offer, self.offers)
         self.relaying = Relaying(
-            ScriptedUpstream(),
-            of_tools(**{offer.tool_name: stage}),
-            store,
-            self.relaying.clock,
+            ScriptedUpstream(), of_tools(**{offer.tool_name: stage}), store, self.relaying.clock
         )
         self.relaying.relay.call_gate.scope_of = self.scopes.of
 

@@ -11,13 +11,7 @@ import pytest
 
 from adapter.errors import BadRequest, SessionUnknown, UpstreamBroken
 from adapter.relay.http_api.callers import InputRequired
-from adapter.relay.http_api.dialogue import (
-    LONGEST_QUESTION,
-    MOST_QUESTIONS,
-    WINDOW,
-    Dialogue,
-    ReplyAddress,
-)
+from adapter.relay.http_api.dialogue import LONGEST_QUESTION, MOST_QUESTIONS, WINDOW, Dialogue, ReplyAddress
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
 from adapter.relay.server import Timeouts
 from adapter.wire.eras import Era

@@ -10,14 +10,7 @@ import pytest
 
 from adapter.errors import LimitReached
 from adapter.pipeline.failures import StageFailed
-from adapter.relay.http_api.recent_exchanges import (
-    KEPT,
-    STAGES,
-    WAITING,
-    WATCHERS,
-    Recent,
-    begin_stage,
-)
+from adapter.relay.http_api.recent_exchanges import KEPT, STAGES, WAITING, WATCHERS, Recent, begin_stage
 from tests.cpu_time import least_cpu
 
 

@@ -28,6 +28,7 @@ from adapter.state.port import StoreListener
 from adapter.wire.envelope import dump
 from tests.relay.relaying import Clock
 from tests.state.shared import ReplicaStore, SharedMemory
+from tests.waiting import until
 
 NOW = 6000.0
 
@@ -123,9 +124,7 @@ async def test_telling_ends_with_the_last_word_of_a_viewer(replicas: Pair) -> No
     await other.is_told()
     other.clock.now += FRESH + 1
     other.recent.end(line(), None)
-    async with asyncio.timeout(10):
-        while other.recent._tellers:
-            await asyncio.sleep(0.01)
+    await until(lambda: not (other.recent._tellers))
     assert [topic for topic, _ in one.heard] in ([], [ENDED])
 
 

@@ -6,11 +6,15 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from adapter.relay.exchange import ClientRequest, Sender
+import pytest
+
+from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.mounts.streams import Listeners, MergedStream, open_stream
+from adapter.relay.mounts.subscriptions import MountSubscription, wanted_of
 from adapter.relay.server import Server
 from adapter.rules.access.principals import Caller
-from adapter.wire.eras import LEGACY
+from adapter.wire.envelope import Envelope, read_envelope
+from adapter.wire.eras import LEGACY, MODERN
 from tests.scripted import ScriptedUpstream
 
 
@@ -18,7 +22,7 @@ def opened() -> tuple[Any, Any, ClientRequest]:
     """A session without servers, those who keep such sessions, and what a stream is asked for with."""
     held: set[object] = set()
     inner = SimpleNamespace(hold=held.add, release=held.discard)
-    session = SimpleNamespace(session=inner, streams=[], held=held)
+    session = SimpleNamespace(session=inner, followers=[], held=held)
     sessions = SimpleNamespace(follow_others=lambda _: None, leave_others=lambda _: None)
     sender = Sender(LEGACY, "p", "s", caller=Caller("p"))
     ask = ClientRequest(Server("all", "/mcp/all", ScriptedUpstream()), "GET", sender, [])
@@ -31,18 +35,18 @@ async def test_a_stream_whose_client_left_at_once_ends() -> None:
     listeners: Listeners = set()
     relay = cast(Any, None)
     answer = await open_stream(
-        relay, sessions, {}, ask, session, lambda _: None, lambda _, data: data, listeners
+        relay, sessions, {}, ask, session, lambda *_: None, lambda _, data: data, listeners
     )
-    assert len(session.streams) == len(listeners) == len(session.held) == 1
+    assert len(session.followers) == len(listeners) == len(session.held) == 1
     await answer.close()
-    assert (session.streams, listeners, session.held) == ([], set(), set())
+    assert (session.followers, listeners, session.held) == ([], set(), set())
 
 
 async def test_a_stream_that_is_cut_while_it_waits_leaves_no_task() -> None:
     """A client that goes is the usual end of a stream."""
     session, sessions, ask = opened()
     stream = MergedStream(
-        cast(Any, None), sessions, ask, session, lambda _: None, lambda _, data: data, set()
+        cast(Any, None), sessions, ask, session, lambda *_: None, lambda _, data: data, set()
     )
     reading = asyncio.ensure_future(anext(stream.pieces()))
     while len(asyncio.all_tasks()) < 4:
@@ -51,3 +55,62 @@ async def test_a_stream_that_is_cut_while_it_waits_leaves_no_task() -> None:
     await asyncio.wait([reading])
     while len(asyncio.all_tasks()) > 1:
         await asyncio.sleep(0)
+
+
+class FaultyRelay:
+    """Fails by a defect at first, and then has a stream that says ``NEWS``."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def handle(self, _: ClientRequest) -> ClientResponse:
+        self.asked += 1
+        if self.asked == 1:
+            raise RuntimeError("a defect")
+        return ClientResponse(200, [("Content-Type", "text/event-stream")], NEWS)
+
+
+NEWS = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"data":1}}\n\n'
+LISTEN = (
+    b'{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen",'
+    b'"params":{"notifications":{"toolsListChanged":true}}}'
+)
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_a_server_is_heard_again_after_a_defect(era: Any) -> None:
+    """It is logged, and ends no stream for good."""
+    defects: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: defects.append(context["exception"]))
+    session, sessions, ask = opened()
+    relay, server = cast(Any, FaultyRelay()), ask.server
+    listeners: Listeners = set()
+    session.id_at = session.marked = lambda name: name
+    session.members = {}
+    session.under_way, session.held = {}, {}
+    sessions.version_at = lambda _: None
+
+    async def is_open(*_: object) -> bool:
+        return True
+
+    sessions.is_open = is_open
+    if era is LEGACY:
+        answer = await open_stream(
+            relay, sessions, {"all": server}, ask, session, lambda *_: None, lambda _, data: data, listeners
+        )
+    else:
+        message = read_envelope(LISTEN)
+        assert isinstance(message, Envelope)
+        ask.envelope, ask.sender = message, ask.sender._replace(era=MODERN)
+        lists: Any = SimpleNamespace(
+            listeners=listeners, changed=print, told_apart=lambda *told: told[-1], are_alike=lambda *_: True
+        )
+        subscription = MountSubscription(relay, {"all": server}, lists, ask, message, wanted_of(message))
+        answer = await subscription.answer()
+    pieces = cast(Any, answer.body)
+    async with asyncio.timeout(60):
+        while await anext(pieces) != NEWS:
+            pass
+    await pieces.aclose()
+    await answer.close()
+    assert [str(each) for each in defects] == ["a defect"]

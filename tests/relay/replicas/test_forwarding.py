@@ -34,11 +34,7 @@ async def test_a_request_arrives_as_it_is(found: Pair) -> None:
     found.forwarding.on_end = lambda server, result: told.append((server, result))
     request = replace(CALL, method="GET", repeatable=always, purpose=Purpose.STREAM)
     reply = await found.near.send(request, 7.5)
-    assert (reply.status, reply.headers, reply.whole) == (
-        200,
-        [("Content-Type", "application/json")],
-        b"{}",
-    )
+    assert (reply.status, reply.headers, reply.whole) == (200, [("Content-Type", "application/json")], b"{}")
     assert (await reply.read(1.0), await reply.read(1.0)) == (b"{}", b"")
     ((arrived, timeout),) = found.far.seen
     assert (arrived.method, arrived.headers, arrived.query) == ("GET", request.headers, "q=1")

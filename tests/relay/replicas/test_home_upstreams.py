@@ -13,6 +13,7 @@ from adapter.relay.replicas.home import LeftSessions, OwnedUpstream
 from adapter.rules.access.replicas import replica_tag
 from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest
 from tests.relay.replicas.forwarders import Pair, Played
+from tests.waiting import until
 
 CALL = UpstreamRequest("POST", [("Mcp-Session-Id", "a:token")], b"{}")
 
@@ -51,9 +52,7 @@ async def test_a_session_that_nobody_uses_ends() -> None:
     left = LeftSessions(lambda _, session: ended.append(session), unused=0.01)
     left.add("raw", "one")
     left.add("raw", "one")
-    async with asyncio.timeout(20):
-        while not ended:
-            await asyncio.sleep(0.01)
+    await until(lambda: ended)
     assert (ended, len(left)) == (["one"], 0)
     left = LeftSessions(lambda _, session: ended.append(session))
     for number in range(home.MOST_LEFT + 1):

@@ -18,6 +18,7 @@ from adapter.state.fallback import FallbackStore
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
 from tests.state.shared import ReplicaStore, SharedMemory
+from tests.waiting import until
 
 NEVER = ReplicaTimes(interval=3600.0, looks=2)
 """Rows are renewed and looked at by the tests themselves."""
@@ -314,8 +315,7 @@ async def test_rows_are_renewed_by_themselves(memory: SharedMemory, registry: Re
     store = view(await registry.join("a", ReplicaTimes(interval=0.001, looks=10_000)))
     async with asyncio.timeout(20):
         store.down = True
-        while store.calls["put"] < 5:
-            await asyncio.sleep(0.001)
+        await until(lambda: store.calls["put"] >= 5)
         store.down = False
         before = (await row_of(memory, "a")).version
         while (await row_of(memory, "a")).version < before + 3:

@@ -183,14 +183,15 @@ async def test_late_upstream_becomes_ready_without_a_restart(tmp_path: Path) -> 
 
 
 async def test_upstream_of_the_modern_era_alone_is_healthy(tmp_path: Path) -> None:
-    """It refuses ``initialize``, so it is asked for ``server/discover``, from then on only for that."""
+    """It refuses ``initialize``, so it is asked for ``server/discover``, and for the other era at times only."""
 
     async def refuse(exchange: Exchange) -> None:
         await exchange.answer(400, b'{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"modern"}}')
 
     async def discover(exchange: Exchange) -> None:
         assert exchange.message["method"] == "server/discover"
-        await exchange.json(b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}')
+        answer = {"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"resultType": "complete"}}
+        await exchange.json(orjson.dumps(answer))
 
     async with (
         started(RawUpstream(discover, opening=refuse)) as up,
@@ -198,7 +199,7 @@ async def test_upstream_of_the_modern_era_alone_is_healthy(tmp_path: Path) -> No
     ):
         _, body = await health_when(front, lambda body: is_ok(body) and len(up.calls("server/discover")) > 2)
         assert body["servers"][0]["era"] == "modern"
-        assert len(up.calls("initialize")) == 1
+        assert len(up.calls("initialize")) <= len(up.calls("server/discover"))
         asked = up.calls("server/discover")[0].head
         assert (asked["mcp-method"], asked["mcp-protocol-version"]) == ("server/discover", "2026-07-28")
 

@@ -25,6 +25,7 @@ from adapter.state.port import Row
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
 from tests.relay.relaying import Relaying
 from tests.scripted import ScriptedAnswer, ScriptedReply, ScriptedUpstream
+from tests.waiting import until
 
 IDLE = SessionLimits(idle_ttl=10.0, tombstone_ttl=100.0)
 
@@ -117,9 +118,7 @@ async def test_others_are_tended_while_one_server_hangs(keeping: Keeping) -> Non
     keeping.relaying.clock.now += 11
     keeping.hanging.hangs = True
     round_ = asyncio.create_task(keeping.cleanup.run_once())
-    async with asyncio.timeout(0.9):
-        while keeping.relaying.sessions.active > 20 or not keeping.background:
-            await asyncio.sleep(0.001)
+    await until(lambda: not (keeping.relaying.sessions.active > 20 or not keeping.background))
     assert not round_.done() and len(keeping.well.asked) == 20
     await round_
     assert keeping.relaying.sessions.active == 20
@@ -177,9 +176,7 @@ async def test_round_that_is_under_way_is_left_when_the_adapter_stops(keeping: K
     keeping.relaying.clock.now += 11
     keeping.cleanup.interval = 0.01
     running = asyncio.create_task(keeping.cleanup.run())
-    async with asyncio.timeout(20):
-        while not keeping.hanging.asked:
-            await asyncio.sleep(0.001)
+    await until(lambda: keeping.hanging.asked)
     running.cancel()
     await asyncio.wait([running])
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
@@ -213,9 +210,7 @@ async def test_nothing_of_a_round_goes_on_when_its_part_has_failed() -> None:
     store.late.clear()
     store.fails = True
     round_ = asyncio.create_task(keeping.cleanup.run_once())
-    async with asyncio.timeout(20):
-        while len(keeping.well.asked) < CLOSINGS or store.fails:
-            await asyncio.sleep(0.001)
+    await until(lambda: not (len(keeping.well.asked) < CLOSINGS or store.fails))
     await asyncio.sleep(0.01)
     assert not round_.done()
     store.late.set()

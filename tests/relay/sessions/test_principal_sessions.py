@@ -218,11 +218,7 @@ async def test_kept_session_that_was_revoked_waits_for_initialize() -> None:
     await relaying.sessions.revoke(row.key, "the tools changed")
     with pytest.raises(SessionUnknown, match="the tools changed"):
         await relaying.post_first(LIST)
-    for step in (
-        (initialize(), opened("other")),
-        *opening("new"),
-        listing("new"),
-    ):
+    for step in ((initialize(), opened("other")), *opening("new"), listing("new")):
         upstream.then(*step)
     await relaying.post_first(INITIALIZE)
     assert await relaying.post_first(LIST) == LISTED

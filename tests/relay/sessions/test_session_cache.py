@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from adapter.errors import SessionUnknown
+from adapter.relay.row_reads import STALE
 from adapter.relay.sessions.session import NONE_GUARDED, TABLE, Session
 from adapter.relay.sessions.session_cache import KEPT, MOST_KNOWN, SessionCache
 from adapter.rules.access.sessions import (
@@ -23,6 +24,7 @@ from adapter.rules.access.sessions import (
 from tests.relay.relaying import Relaying
 from tests.relay.replicating import RESULT, Replicas
 from tests.scripted import ScriptedUpstream
+from tests.waiting import until
 
 RECORD = SessionRecord(
     server="one",
@@ -152,9 +154,7 @@ async def test_round_of_last_seen_times_forgets_and_begins_at_once_where_there_a
     for number in range(MOST_KNOWN + 1):
         kept(one.sessions.cache, str(number))
     running = asyncio.create_task(one.last_seen.run())
-    async with asyncio.timeout(10):
-        while one.sessions.active:
-            await asyncio.sleep(0.001)
+    await until(lambda: not (one.sessions.active))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
@@ -164,10 +164,9 @@ async def test_read_during_which_the_row_changes_makes_nothing_fresh() -> None:
     one = Replicas().start()
     session = await one.initialize()
     key = session_key(session)
-    reading = one.sessions.cache.begin(key)
-    one.sessions.cache.row_changed(TABLE, key)
-    one.sessions.cache.end(reading)
-    assert reading.changed
+    with one.sessions.cache.reading(key) as read:
+        one.sessions.cache.row_changed(TABLE, key)
+    assert read.epoch == STALE
     assert await one.call(session) == RESULT
     with pytest.raises(SessionUnknown):
         await one.call("unknown")

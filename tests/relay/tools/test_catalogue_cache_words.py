@@ -242,12 +242,13 @@ async def test_words_about_others_are_not_ours() -> None:
     assert "2 servers" in repr(listener)
     for table, key in ((SEEN, "two"), (PINS, "two/scope"), ("drifts", "two"), ("sessions", "one")):
         listener.row_changed(table, key)
-    listener.announced("another topic", b"one")
-    listener.announced(CHANGED, b"three")
+    listener.announced("another topic", b"one/tools")
+    listener.announced(CHANGED, b"one/prompts")
+    listener.announced(CHANGED, b"three/tools")
     assert cache.is_confirmed and cache.epoch == 0
     listener.rows_unknown()
     assert not cache.is_confirmed and unpinned.is_confirmed
-    listener.announced(CHANGED, b"two")
+    listener.announced(CHANGED, b"two/tools")
     assert unpinned.epoch == 1
 
 
@@ -272,7 +273,7 @@ async def test_an_upstream_that_never_stops_is_passed_on_slowly() -> None:
     tell = CatalogueTeller(store, "one")
     for _ in range(1000):
         tell()
-    assert store.words == [(CHANGED, b"one")] and "one" in repr(tell)
+    assert store.words == [(CHANGED, b"one/tools")] and "one" in repr(tell)
     async with asyncio.timeout(PACE + 5):
         await store.second.wait()
-    assert store.words == [(CHANGED, b"one")] * 2
+    assert store.words == [(CHANGED, b"one/tools")] * 2

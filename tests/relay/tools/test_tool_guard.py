@@ -46,6 +46,7 @@ from tests.relay.guarding import (
 )
 from tests.relay.relaying import whole
 from tests.scripted import ScriptedAnswer
+from tests.waiting import until
 
 
 def names(tools: list[Json]) -> list[str]:
@@ -171,9 +172,7 @@ async def test_a_read_ends_when_the_adapter_stops(shop: Shop) -> None:
         front.cache.changed()
         shop.hold = asyncio.Event()
         calling = asyncio.ensure_future(front.call(session, "click"))
-        async with asyncio.timeout(20):
-            while not shop.lists:
-                await asyncio.sleep(0.01)
+        await until(lambda: shop.lists)
         await front.tool_guard.close()
         with pytest.raises(asyncio.CancelledError):
             await calling
@@ -674,10 +673,7 @@ async def test_lists_without_pins_are_shown_while_warning() -> None:
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_list_that_comes_on_another_stream_is_judged(shop: Shop, restarted: bool) -> None:
     """The upstream ends the stream of the request and answers on the next, to another process even."""
-    async with (
-        guarded(shop) as front,
-        guarded(shop, store=front.store, clock=front.clock) as later,
-    ):
+    async with guarded(shop) as front, guarded(shop, store=front.store, clock=front.clock) as later:
         session = await front.open()
         await front.list(session)
         shop.fails = ScriptedAnswer(headers=SSE, chunks=[b"id: 7\ndata:\n\n"])

@@ -14,7 +14,7 @@ from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.tools.tool_lists import KEPT, LOGGED_AT_ONCE, PageWriter, ToolLists
 from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Change, Drift
-from adapter.rules.tools.visibility import Disabled, Policies, Sanitization, ShapedDefinition
+from adapter.rules.tools.visibility import Disabled, Policies, ShapedDefinition
 
 ODD = b'{"zeta":1.0, "name" : "click","description":"a\\u0042","x":1e2,"_meta":{"b":2,"a":1}}'
 PLAIN = b'{"name":"shoot","description":"Shoots."}'
@@ -160,17 +160,6 @@ async def test_own_tools_in_every_place() -> None:
     assert (result["ttlMs"], result["cacheScope"]) == (5, "private")
 
 
-async def test_what_is_no_list_gets_no_tool_of_the_adapters() -> None:
-    """Errors, results of another shape and batches leave as they came."""
-    for odd in (
-        b'{"id":1,"error":{"code":-32000,"message":"no"}}',
-        b'{"id":1,"result":{"tools":{}}}',
-        b'{"id":1,"result":[]}',
-        b"[]",
-    ):
-        assert (await lists(own=[OWN]).page(odd, b"1", first=True, modern=True)).response is odd
-
-
 async def test_servers_without_tools_have_the_adapters() -> None:
     """Method not found becomes a list of its own tools; any other answer passes."""
     refused = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}'
@@ -182,57 +171,11 @@ async def test_servers_without_tools_have_the_adapters() -> None:
         assert page.response is other and page.listed is None
 
 
-EVIL = b'{"name":"evil","description":"Does evil."}'
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        b'"result":{"tools":[%s]},"Result":{"tools":[%s]}',
-        b'"result":{"tools":[%s],"Tools":[%s]}',
-        b'"result":{"tools":[%s],"tool\\u017f":[%s]}',
-        b'"result":{"tools":[%s],"tools":[%s]}',
-        b'"result":{"tools":[%s]},"result":{"tools":[%s]}',
-        b'"result":{"x":[%s],"TOOLS":[%s]}',
-        b'"error":{"code":1,"message":"%s"},"RESULT":{"tools":[%s]}',
-        b'"result":{"tools":[%s]},"error":{"message":"no","data":%s}',
-    ],
-)
-async def test_a_list_that_clients_could_read_in_two_ways_is_refused(more: bytes) -> None:
+async def test_a_list_that_clients_could_read_in_two_ways_is_refused() -> None:
     """Nobody knows which of the two a client reads, and one of them would leave unseen."""
+    twice = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[],"Tools":[%s]}}' % PLAIN
     with pytest.raises(UpstreamBroken, match="two ways"):
-        await lists().page(
-            b'{"jsonrpc":"2.0","id":1,' + more % (b"", EVIL) + b"}", b"1", first=True, modern=False
-        )
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        b'{"name":"good","Name":"evil"}',
-        b'{"Name":"evil"}',
-        b'{"name":"good","description":"Good.","Description":"Do evil."}',
-        b'{"name":"good","description":"Do evil.","description":"Good."}',
-        b'{"name":"good","input_schema":{}}',
-        b'{"name":"evil","na\\u006de":"good"}',
-    ],
-)
-async def test_a_tool_that_clients_could_read_in_two_ways_is_hidden(entry: bytes) -> None:
-    """Whether or not it is one for the adapter; what stands twice deep in its schema hides none."""
-    deep = b'{"name":"deep","inputSchema":{"type":"object","type":"object"}}'
-    page = await lists().page(response(entry, PLAIN, deep), b"1", first=True, modern=False)
-    assert names(page.response) == ["shoot", "deep"] and b"vil" not in page.response
-    assert page.listed is not None and [tool.name for tool in page.listed.tools] == ["shoot", "deep"]
-
-
-async def test_tools_that_are_blocked_for_what_they_say_are_hidden_and_known() -> None:
-    """The page remembers how the name reads, for nobody may call it by another spelling."""
-    dirty = '{"name":"Zap","description":"Z\u200baps."}'.encode()
-    policies = Policies(Sanitization(mode="block"))
-    made = lists(policies)
-    page = await made.page(response(dirty, PLAIN), b"1", first=True, modern=False)
-    assert names(page.response) == ["shoot"]
-    assert page.listed is not None and (await made.snapshot(page.listed)).hidden == {"zap"}
+        await lists().page(twice, b"1", first=True, modern=False)
 
 
 async def test_warnings_and_subsets_touch_what_they_concern() -> None:

@@ -12,7 +12,7 @@ from adapter import log
 from adapter.errors import UpstreamBroken
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.server import Server, TransferRules
-from adapter.relay.sessions.inner_client import OwnSession
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.tools.definitions import Tool

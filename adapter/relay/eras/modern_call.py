@@ -1,0 +1,151 @@
+"""One request of a legacy client at a modern server, over as many rounds as the server asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from adapter.errors import BadJson, CallTooLong, UpstreamBroken
+from adapter.relay.eras.bridged_session import BridgedSession
+from adapter.relay.eras.modern_server import ModernServer, mismatches, request_of
+from adapter.relay.replies import edited
+from adapter.rules.calls.rounds import ASKING
+from adapter.rules.eras.input_rounds import (
+    InputRound,
+    NotAnswered,
+    Question,
+    answer_to,
+    input_round,
+)
+from adapter.rules.eras.input_rounds import (
+    request_of as question_to,
+)
+from adapter.rules.eras.legacy_answers import legacy_response
+from adapter.rules.eras.modern_requests import modern_request, next_round
+from adapter.upstream.local.correlation import BOUNDS
+from adapter.upstream.local.messages import LocalAnswer
+from adapter.upstream.local.port import LocalRequest
+from adapter.upstream.local.under_way import RequestUnderWay
+from adapter.wire.envelope import Envelope, dump
+from adapter.wire.scan import find
+from adapter.wire.shared_ids import with_id
+
+_METHOD = b'"method"'
+
+
+class CallLimits(NamedTuple):
+    """``rounds`` of one call, and questions that a session has not answered; ``seconds`` for the answers of a round.
+
+    They are ``sessions.max_rounds`` and ``sessions.round_ttl_seconds``.
+    """
+
+    rounds: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class ModernCall:
+    """Brings the answer of one ``request`` to ``way``."""
+
+    server: ModernServer
+    limits: CallLimits
+    request: LocalRequest
+    session: BridgedSession
+    way: RequestUnderWay
+
+    async def run(self) -> None:
+        """Send the request, and the rounds that follow from it, until there is a result or an error. Raises PassedOn,
+        what the upstream raises, and UpstreamBroken or CallTooLong above a limit.
+        """
+        envelope, session = self.request.envelope, self.session
+        first = modern_request(envelope, session.meta, session.members)
+        body, number = first, envelope.id
+        assert number is not None, "a request has an id"
+        for count in range(1, self.limits.rounds + 2):
+            response = await self._answer(envelope, body, number)
+            asked = input_round(response) if envelope.method in ASKING else None
+            if asked is None:
+                return await self._finish(response, renumbered=count > 1)
+            if count > self.limits.rounds:
+                break
+            answers = await self._answers(asked)
+            if answers is None:
+                return None
+            number = f"mcp-file-adapter-{count + 1}"
+            body = next_round(
+                first, dump(number), answers if asked.questions is not None else None, asked.state
+            )
+        raise UpstreamBroken(
+            f"The upstream server asked more than {self.limits.rounds} times in one call, the limit of "
+            "sessions.max_rounds."
+        )
+
+    async def _answer(self, envelope: Envelope, body: bytes, number: str | int | float) -> bytes:
+        head, server, members = self.request.head, self.server, self.session.members
+        if envelope.method != "tools/call":
+            return await server.ask(request_of(envelope, head, body, number), self._pass_on)
+        fields = await server.mirrored(head, envelope, members)
+        response = await server.ask(request_of(envelope, head, body, number, fields), self._pass_on)
+        if mismatches(response):
+            # It was refused before it ran, so it may be sent again with what the tool's definition now asks for.
+            server.tools_changed()
+            if (renewed := await server.mirrored(head, envelope, members)) != fields:
+                return await server.ask(request_of(envelope, head, body, number, renewed), self._pass_on)
+        return response
+
+    async def _finish(self, response: bytes, *, renumbered: bool) -> None:
+        method = self.request.envelope.method
+        if renumbered:
+            response = with_id(response, self.request.id_bytes)
+        if method == "tools/list":
+            self.server.saw_list(
+                response, first=find(self.request.envelope.body, ("params", "cursor")) is None
+            )
+        try:
+            answer = await edited(response, lambda: legacy_response(response, method))
+        except (BadJson, ValueError):
+            raise UpstreamBroken("The upstream server's answer is not valid JSON.") from None
+        self.way.answer(LocalAnswer(answer))
+
+    # --- what the server says on the way ----------------------------------------------------------------------
+
+    async def _pass_on(self, data: bytes) -> None:
+        """Pass a notification on. A request, which no server of this era has, is dropped."""
+        if self.way.streams and find(data, ("method",)) is not None and find(data, ("id",)) is None:
+            await self._say(data)
+
+    async def _say(self, data: bytes) -> None:
+        if self.way.streams:
+            await self.way.streamed(BOUNDS).put_event(self.way.event(data))
+        else:
+            self.session.send(data)
+
+    async def _answers(self, asked: InputRound) -> dict[str, bytes] | None:
+        """The client's answers to a round; None where one was an error, which is then that of the call."""
+        questions, session = asked.questions or [], self.session
+        if session.asked + len(questions) > self.limits.rounds:
+            raise UpstreamBroken(
+                f"More than {self.limits.rounds} questions of this session are unanswered, the limit of "
+                "sessions.max_rounds."
+            )
+        waiting: dict[asyncio.Future[bytes], Question] = {}
+        try:
+            for question in questions:
+                number, answer = session.expect_answer()
+                waiting[answer] = question
+                await self._say(question_to(question, number, session.version))
+            if waiting and (await asyncio.wait(waiting, timeout=self.limits.seconds))[1]:
+                raise CallTooLong(
+                    f"The client did not answer the server's questions within the {self.limits.seconds:g} s that "
+                    "sessions.round_ttl_seconds allows."
+                )
+            return {
+                question.key: answer_to(question, answer.result()) for answer, question in waiting.items()
+            }
+        except NotAnswered as refused:
+            error = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self.request.id_bytes, refused.error)
+            self.way.answer(LocalAnswer(error))
+            return None
+        finally:
+            session.forget(waiting)
