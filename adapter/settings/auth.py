@@ -112,16 +112,12 @@ class OAuthIssuer(Section):
 
 
 class Introspection(Section):
-    """Introspection of opaque tokens (RFC 7662)."""
+    """Introspection of opaque tokens of the first issuer (RFC 7662)."""
 
     url: SecureUrl = Field(description="Introspection endpoint of the issuer.")
     client_id: Line = Field(description="Client id of the adapter at the introspection endpoint.")
     client_secret: SecretStr = Field(
         description="Client secret, sent as HTTP Basic authentication; write `${VAR}` instead of the secret."
-    )
-    issuer: Annotated[SecureUrl | None, BlankIsNull] = Field(
-        default=None,
-        description="Entry of `issuers` whose tokens it knows; null if there is only one.",
     )
     cache_seconds: Annotated[Seconds, Field(ge=1)] = Field(
         default=60,
@@ -161,23 +157,7 @@ class OAuth(Section):
         for index, entry in enumerate(self.issuers):
             if (first := seen.setdefault(entry.issuer, index)) != index:
                 raise ValueError(f"issuers[{index}] has the same issuer as issuers[{first}]")
-        self._require_issuer_of_introspection()
         return self
-
-    def _require_issuer_of_introspection(self) -> None:
-        if self.introspection is None:
-            return
-        named = self.introspection.issuer
-        if named is None and len(self.issuers) > 1:
-            raise ValueError("introspection.issuer is required, because there are several issuers")
-        if named is not None and named not in [entry.issuer for entry in self.issuers]:
-            raise ValueError("introspection.issuer is not one of issuers")
-
-    @property
-    def introspected_issuer(self) -> OAuthIssuer:
-        """The issuer whose tokens are introspected."""
-        named = self.introspection.issuer if self.introspection is not None else None
-        return next((entry for entry in self.issuers if entry.issuer == named), self.issuers[0])
 
 
 class NamedToken(Section):

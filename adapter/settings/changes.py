@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
+from adapter.settings.file.source import FileStamp, files_below, stamp_of
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 
@@ -38,8 +38,6 @@ FREE = frozenset({"readiness", "max_start_wait_seconds"})
 
 CODE = frozenset((".py", ".sql"))
 """Suffixes of files that programs of tools are loaded from, once for each process."""
-
-MOST_FILES = 10_000
 
 
 def digests_of_servers(settings: Settings) -> dict[str, str]:
@@ -82,29 +80,17 @@ def _features(settings: Settings) -> dict[str, Any]:
         "servers[].tools": plans,
         "servers[].stages.cache.shared": shares and settings.state_persistence.type != "memory",
         "servers[].upstream.auth": any(entry.upstream.auth.type == "authorization_code" for entry in servers),
-        "code of tools": sorted({*_code_below(settings.directory), *_code_named(settings)}) if plans else (),
+        "code of tools": sorted({*files_below(settings.directory, CODE), *_code_named(settings)})
+        if plans
+        else (),
     }
 
 
-def _code_below(directory: Path) -> Iterator[tuple[str, int, int]]:
-    """The files with code below the directory of the settings, with their time and size."""
-    seen = 0
-    for folder, folders, names in os.walk(directory):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "node_modules"]
-        for name in names:
-            seen += 1
-            file = Path(folder, name)
-            if file.suffix in CODE and (stamp := _stamp(file)) is not None:
-                yield (str(file), *stamp)
-        if seen > MOST_FILES:
-            return
-
-
-def _code_named(settings: Settings) -> Iterator[tuple[str, int, int]]:
+def _code_named(settings: Settings) -> Iterator[FileStamp]:
     """The files with code that the settings name, such as ``/opt/tools.py#handler``, wherever they are."""
     for text in _texts(_plain(settings)):
         file = Path(settings.directory, text.partition("#")[0])
-        if file.suffix in CODE and "\0" not in text and (stamp := _stamp(file)) is not None:
+        if file.suffix in CODE and "\0" not in text and (stamp := stamp_of(file)) is not None:
             yield (str(file), *stamp)
 
 
@@ -121,7 +107,7 @@ def _of_server(settings: Settings, entry: ServerSettings) -> list[Any]:
     files = (entry.tools_lock, entry.upstream.auth.private_key_file)
     return [
         entry,
-        [None if file is None else _stamp(file) for file in files],
+        [None if file is None else stamp_of(file) for file in files],
         settings.ping_for(entry),
         settings.tool_defaults_for(entry),
         settings.pinning_for(entry),
@@ -137,14 +123,6 @@ def _of_server(settings: Settings, entry: ServerSettings) -> list[Any]:
         core.upstream_request_timeout_seconds,
         core.upstream_metadata_cache_ttl_seconds,
     ]
-
-
-def _stamp(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
 
 
 def _digest(value: object) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from adapter.settings.addresses import address_problems
-from adapter.settings.console import console_issuer
 from adapter.settings.mounts import mount_problems
 from adapter.settings.pipeline import PresenterSettings
 from adapter.settings.root import Settings
@@ -305,10 +304,5 @@ def _oauth(settings: Settings) -> Iterator[Problem]:
         return
     if oauth is None:
         yield Problem("console.oauth", "signs people in with an issuer of core.auth.oauth: set that")
-    elif console_issuer(console, oauth) is None:
-        which = (
-            "is not one of core.auth.oauth.issuers" if console.issuer else "must name one of several issuers"
-        )
-        yield Problem("console.oauth.issuer", which)
     if base is None:
         yield Problem("console.oauth", "needs core.public_base_url, to which browsers return")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from adapter.settings.auth import OAuth, OAuthIssuer, Scopes, SecureUrl
+from adapter.settings.auth import Scopes
 from adapter.settings.section import (
     BlankIsNull,
     ByteSize,
@@ -22,11 +22,8 @@ ClaimValues = dict[str, TextList]
 
 
 class ConsoleOAuth(Section):
-    """Sign-in with an issuer of `core.auth.oauth`."""
+    """Sign-in with the first issuer of `core.auth.oauth`."""
 
-    issuer: Annotated[SecureUrl | None, BlankIsNull] = Field(
-        default=None, description="Entry of `core.auth.oauth.issuers`; null if there is only one."
-    )
     client_id: Line = Field(
         description="Client id; its redirect URI is `core.public_base_url` + `console.path` + `/-/signed-in`."
     )
@@ -38,32 +35,15 @@ class ConsoleOAuth(Section):
         default_factory=list,
         description="Scopes that are asked for, besides `required_scopes` of the issuer.",
     )
-    parameters: dict[str, str] = Field(
-        default_factory=dict,
-        description="Additional parameters of the authorization request, such as `audience` or `prompt`.",
-    )
-    operator_scopes: Scopes = Field(
-        default_factory=list, description="Scopes of which one makes a person an operator."
-    )
     operator_claims: ClaimValues = Field(
         default_factory=dict,
-        description="Values by claim, of which one makes a person an operator; `a.b` is a member of a claim.",
-    )
-    viewer_scopes: Scopes = Field(
-        default_factory=list,
-        description="Scopes of which one lets a person see the console; without these and `viewer_claims` "
-        "everybody may.",
+        description="Values by claim, of which one makes a person an operator; `a.b` is a member of a claim, `scope` "
+        "a list of scopes.",
     )
     viewer_claims: ClaimValues = Field(
-        default_factory=dict, description="Values by claim, of which one lets a person see the console."
+        default_factory=dict,
+        description="Values by claim, of which one lets a person see the console; without any everybody may.",
     )
-
-
-def console_issuer(console: ConsoleOAuth, oauth: OAuth) -> OAuthIssuer | None:
-    """The issuer at which people sign in; None where the settings do not tell which one."""
-    if console.issuer is None:
-        return oauth.issuers[0] if len(oauth.issuers) == 1 else None
-    return next((entry for entry in oauth.issuers if entry.issuer == console.issuer), None)
 
 
 class Console(Section):

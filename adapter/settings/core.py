@@ -109,12 +109,6 @@ class UpstreamConnections(Section):
         return 4 * self.max_connections
 
 
-class ClientTimeouts(Section):
-    """Patience with clients."""
-
-    idle_seconds: Seconds = Field(default=75, description="Time that a client's connection may be idle.")
-
-
 class Core(Section):
     """Address of the adapter, its callers, and defaults for all servers."""
 
@@ -169,7 +163,6 @@ class Core(Section):
         default=4096,
         description="Maximum number of client connections; 64 more serve health routes only.",
     )
-    client_timeouts: ClientTimeouts = Field(default_factory=ClientTimeouts)
     max_start_wait_seconds: SecondsOrZero = Field(
         default=60, description="Time that readiness waits for upstreams at start; the port opens at once."
     )
@@ -212,9 +205,8 @@ class Core(Section):
     auth: Auth = Field(default_factory=Auth)
     secret: Annotated[SecretStr | None, BlankIsNull] = Field(
         default=None,
-        description="Secret of this adapter and all its replicas, at least 32 characters. It seals "
-        "[grants](grants.md) and shared sessions. Null: one that is generated in the state store, "
-        "whose readers then know it.",
+        description="Secret of all replicas, at least 32 characters. It seals [grants](grants.md) and shared "
+        "sessions. Null: one generated in the state store, whose readers know it.",
     )
     audit: AuditSettings = Field(
         default_factory=AuditSettings, description="Audit log of calls ([policies](policies.md#audit-log))."

@@ -21,12 +21,12 @@ Prefix = Annotated[
 
 
 class MountTools(Section):
-    """Tools that clients of a merged mount see, by their names there."""
+    """Tools that clients see, by their names there."""
 
     allow: Patterns = Field(default_factory=lambda: [ALL], description="Tools that are shown.")
     deny: Patterns = Field(
         default_factory=list,
-        description="Tools that are neither shown nor called, whatever `allow` says.",
+        description="Tools that are neither shown nor called.",
     )
 
 
@@ -44,14 +44,14 @@ class MountSettings(Section):
     )
     prefix: Prefix = Field(
         default="{server}_",
-        description="Prefix of the names of tools and prompts. With `none` a name of two servers belongs to the "
-        "first.",
+        description="Prefix of the names of tools and prompts. With `none` the first of two equal ones counts.",
     )
     tools: MountTools = Field(default_factory=MountTools)
     list_timeout_seconds: Seconds = Field(
         default=3,
-        description="Time that a list waits for servers; stored lists stand for those that are late.",
+        description="Time that a list waits for servers; stored lists stand for late ones.",
     )
+    code_mode_enabled: bool = Field(default=False, description="Show three tools for all of them.")
 
     @model_validator(mode="before")
     @classmethod

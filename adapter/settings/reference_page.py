@@ -15,7 +15,7 @@ from adapter.settings.section import ENTRY_TAGS, Spelled, fields_by_key
 
 MASK = "***"
 _SECRET_MAPPINGS = ("static_headers", "headers", "env", "options", "policy")
-_URLS = ("url", "endpoint", "logs_endpoint")
+_URLS = ("url", "endpoint")
 
 
 def masked(settings: Settings) -> dict[str, Any]:
@@ -119,7 +119,7 @@ An unknown key is an error, and so is a value that needs a feature that is not a
 `mcp-adapter check` prints the problems, and `mcp-adapter check --effective` all settings with secrets masked. Editors
 check the file with `mcp-adapter config schema` ([command-line.md](command-line.md)).
 """
-_WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", SecretStr: "secret"}
+_WORDS = {bool: "true/false", int: "whole number", float: "number", str: "text", SecretStr: "secret"}
 
 
 _ENTRIES: dict[Any, str] = {list: "[]", dict: ".NAME"}
@@ -157,16 +157,12 @@ def _tables(
         shown |= dict.fromkeys(unseen, below)
         inner.extend((below, model, _variant(model) if variants else "") for model in unseen)
         kind = _section_kind(field, shown[nested[0]]) if nested else _kind(field)
-        sentence = field.description or _sentence(nested[0])
-        rows.append(f"| `{name}` | {kind} | {'' if nested else _default(field)} | {sentence} |")
+        default = "" if nested else _default(field)
+        # The table of a section says what it is for.
+        rows.append(f"| `{name}` | {kind} | {default} | {field.description or ''} |")
     yield "\n".join(rows) + "\n"
     for below, model, name_of_variant in inner:
         yield from _tables(below, model, shown, name_of_variant)
-
-
-def _sentence(section: type[BaseModel]) -> str:
-    """The first sentence of a section, which is also that of its key unless this has one of its own."""
-    return (section.__doc__ or "").partition("\n")[0]
 
 
 def _variant(model: type[BaseModel]) -> str:

@@ -29,7 +29,9 @@ from adapter.settings.telemetry import TelemetrySettings
 
 
 class Settings(BaseModel):
-    """All settings. Build it with ``load``, which also checks what no single field can check."""
+    """All settings."""
+
+    # Made by load, which also checks what no single field can check. Editors show people the sentence above.
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 

@@ -26,11 +26,11 @@ class SessionsSettings(Section):
 
     max_active: Count | None = Field(
         default=None,
-        description="Maximum number of open sessions of all replicas together; null sets no limit.",
+        description="Maximum number of open sessions of all replicas; null: no limit.",
     )
     max_in_flight_per_session: Count | None = Field(
         default=None,
-        description="Maximum number of unanswered requests of one session at each replica; null sets no limit.",
+        description="Maximum number of unanswered requests of one session at each replica; null: no limit.",
     )
     idle_ttl_seconds: SecondsOrZero | None = Field(
         default=None,
@@ -118,27 +118,12 @@ class RedisState(Section):
         default=None, description="Certificates that sign the server's; null means those of the system."
     )
     tls_cert_file: Annotated[Path | None, BlankIsNull] = Field(
-        default=None, description="Certificate of the adapter, for servers that ask for one."
-    )
-    tls_key_file: Annotated[Path | None, BlankIsNull] = Field(
-        default=None, description="Private key of `tls_cert_file`."
+        default=None,
+        description="PEM file with the adapter's certificate and its key, for servers that ask for one.",
     )
     key_base: Annotated[Text, Field(pattern=r"^[^{}\s]{1,200}$")] = Field(
         default="mcp_remote_adapter",
         description="First part of every key; adapters with the same one are replicas of each other.",
-    )
-    timeout_seconds: Seconds = Field(
-        default=2,
-        description="Time for an answer, or a connection, after which the state is unavailable.",
-    )
-
-
-class Reconciliation(Section):
-    """Records for files without a record, at start."""
-
-    mode: Literal["disabled", "if_empty"] = Field(
-        default="if_empty",
-        description="Files without a record at start: `if_empty` logs that there are some, `disabled` nothing.",
     )
 
 
@@ -166,7 +151,6 @@ class StatePersistence(Section):
     )
     disk: DiskState = Field(default_factory=DiskState)
     redis: RedisState = Field(default_factory=RedisState)
-    reconciliation: Reconciliation = Field(default_factory=Reconciliation)
 
 
 class Uploads(Section):

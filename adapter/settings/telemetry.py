@@ -10,9 +10,7 @@ from pydantic import Field, SecretStr, model_validator
 from adapter.settings.section import (
     BlankIsNull,
     HttpUrl,
-    OptionalText,
     Port,
-    Seconds,
     Section,
     Text,
     UrlPath,
@@ -54,27 +52,17 @@ class TelemetrySettings(Section):
     )
     endpoint: Annotated[HttpUrl | None, BlankIsNull] = Field(
         default=None,
-        description="Collector for traces and metrics; null means the transport's usual port on localhost.",
+        description="Collector, with TLS if it begins with `https://`; null means the transport's usual port on "
+        "localhost.",
     )
-    logs_endpoint: Annotated[HttpUrl | None, BlankIsNull] = Field(
-        default=None, description="Collector for logs, over HTTP; null means the usual port on localhost."
-    )
-    insecure: bool = Field(default=True, description="Use gRPC without TLS.")
     headers: dict[str, str] = Field(
         default_factory=dict,
         repr=False,
         description="Headers added to every export; their values are secrets.",
     )
-    export_interval_seconds: Seconds = Field(default=15, description="Time between two exports of metrics.")
-    shutdown_drain_timeout_seconds: Seconds = Field(
-        default=10, description="Maximum time for exporting waiting spans at shutdown."
-    )
     emit_logs: bool = Field(default=False, description="Export log lines too.")
     service_name: Text = Field(
         default="mcp-adapter", description="Name of this service in the exported data."
-    )
-    service_namespace: OptionalText = Field(
-        default=None, description="Group of services that this service belongs to."
     )
     prometheus: PrometheusSettings = Field(default_factory=PrometheusSettings)
 

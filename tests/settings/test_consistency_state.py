@@ -60,10 +60,7 @@ def test_state_in_memory_is_one_process_s(workers: object) -> None:
 
 @pytest.mark.parametrize(
     "upstream",
-    [
-        {"transport": "stdio", "command": "cat"},
-        {"transport": "sse", "url": "http://127.0.0.1:9/sse"},
-    ],
+    [{"transport": "stdio", "command": "cat"}, {"transport": "sse", "url": "http://127.0.0.1:9/sse"}],
 )
 def test_sessions_of_one_process(upstream: dict[str, Any]) -> None:
     """A request in one of them may reach another worker, which hands it on."""

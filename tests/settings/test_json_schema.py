@@ -92,4 +92,5 @@ def test_every_key_is_explained() -> None:
         if not value.get("description")
     ]
     assert silent == []
+    assert not [section for name, section in sections() if "``" in str(section.get("description"))]
     assert set(SCHEMA["properties"]) == set(fields_by_key(Settings))

@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from adapter.settings.consistency import inconsistencies
 from adapter.settings.file.host_servers import ConvertedServers, host_servers
@@ -18,32 +17,6 @@ from adapter.settings.file.yaml_text import as_value, interpolated, read_yaml, w
 from adapter.settings.reference_page import nearest_key, without_tags
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError, spelled, traced
-
-
-class LoadedSettings(BaseSettings, Settings):
-    """The settings while they are read, with the rules of pydantic-settings.
-
-    Only the process that reads them loads those; the one that serves has ``Settings``.
-    """
-
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic-settings'
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use only the values from ``load``, which has merged file, environment and flags."""
-        return (init_settings,)
-
-    def settings(self) -> Settings:
-        """The values that were read."""
-        return Settings.model_construct(self.model_fields_set, **dict(self))
-
 
 __all__ = ["SettingsError", "load"]
 
@@ -82,9 +55,7 @@ def load(
 
 def _validated(tree: Mapping[str, Any], origins: Mapping[Location, str]) -> Settings:
     try:
-        return LoadedSettings(
-            **{str(key): value for key, value in tree.items() if value is not None}
-        ).settings()
+        return Settings.model_validate({str(key): value for key, value in tree.items() if value is not None})
     except ValidationError as refused:
         raise SettingsError(_problem(error, origins) for error in refused.errors()) from None
 
@@ -226,46 +197,28 @@ def _sentence(error: ErrorDetails, location: Location) -> str:
 
 
 RETIRED: Mapping[str, str] = {
-    "console.oauth.session_seconds": "a browser stays signed in for 8 hours",
-    "core.client_timeouts.answer_stall_seconds": "a client may read nothing of its answer for 60 s",
-    "core.client_timeouts.body_silence_seconds": "a body may be silent for 30 s",
-    "core.client_timeouts.head_seconds": "a request head may take 15 s",
-    "core.client_timeouts.min_body_bytes_per_second": "a body arrives with at least 1 KiB a second",
-    "core.client_timeouts.min_body_grace_seconds": "the first 10 s of a body do not count",
-    "core.client_timeouts.min_body_window_seconds": "the speed of a body is measured over 10 s",
     "core.cors.allowed_headers": "a preflight answer allows the request headers that it is asked for",
     "core.cors.allowed_methods": "a preflight answer allows GET, POST, DELETE and OPTIONS",
-    "core.cors.max_age_seconds": "a browser may keep a preflight answer for 600 s",
-    "core.max_batch_members": "a JSON-RPC batch has at most 100 messages",
-    "core.max_request_values": "a JSON-RPC body has at most 200,000 values",
-    "core.max_tool_definition_bytes": "a tool with a definition above 1 MiB is hidden",
-    "core.max_tool_list_bytes": "a page of a tool list has at most 32 MiB",
-    "core.max_tools": "a server has at most 20,000 tools",
-    "core.upstream.connect_timeout_seconds": "a connection is opened within 5 s",
-    "core.upstream.max_streams": "clients may keep open four times core.upstream.max_connections",
     "core.upstream_ping.half_open_probe_allowance": "a half-open breaker allows two pings at once",
-    "state_persistence.reconciliation.legacy_server_id": "files without a record are given to nobody",
-    "state_persistence.redis.cluster": "a url with redis+cluster:// names a cluster",
-    "state_persistence.redis.connect_timeout_seconds": "timeout_seconds counts for connections too",
-    "state_persistence.redis.partitions": "rows are divided into 64 parts",
+    "state_persistence.reconciliation": "a log line tells of files without a record, which are given to nobody",
     "state_persistence.redis.ping_seconds": "the connection is checked every 5 s",
     "storage.atomic_writes": "a file is written to a temporary one, synced and renamed",
     "telemetry.drop_on_queue_full": "spans are dropped while 5000 wait, and no call waits for a collector",
+    "telemetry.export_interval_seconds": "OpenTelemetry's OTEL_METRIC_EXPORT_INTERVAL says how often, else each minute",
     "telemetry.export_timeout_seconds": "one export takes at most 10 s",
     "telemetry.flush_on_shutdown": "spans that wait are exported when the adapter stops",
     "telemetry.flush_on_terminate": "spans that wait are exported when the interpreter exits",
+    "telemetry.insecure": "an endpoint with https:// has TLS, one with http:// has none",
     "telemetry.log_batch_export_timeout_millis": "one export takes at most 10 s",
     "telemetry.log_batch_max_export_batch_size": "log lines are exported as OpenTelemetry's OTEL_BLRP_* variables say",
     "telemetry.log_batch_max_queue_size": "log lines are exported as OpenTelemetry's OTEL_BLRP_* variables say",
     "telemetry.log_batch_schedule_delay_millis": "log lines are exported as OpenTelemetry's OTEL_BLRP_* variables say",
+    "telemetry.logs_endpoint": "log lines go to telemetry.endpoint",
     "telemetry.max_queue_size": "at most 5000 spans wait for export",
     "telemetry.periodic_flush_seconds": "spans are exported every 5 s, and as soon as there are 256",
     "telemetry.queue_batch_size": "one export has at most 256 spans",
-    "validation": "a check takes at most 2 s, 512 MiB and 2,000,000 steps, and 8 may wait for one of 2 processes",
-    "servers.[].adapters.[].overrides.tool_call_total_seconds": "the limit is that of the server",
-    "servers.[].upstream.auth.requested_token_type": "the authorization server chooses the type",
-    "servers.[].upstream.auth.revocation_endpoint": "where the endpoints are set, a revoked grant is only forgotten",
-    "servers.[].upstream.auth.subject_token_type": "the caller's token is an access token",
+    "telemetry.service_namespace": "OpenTelemetry's OTEL_RESOURCE_ATTRIBUTES names it",
+    "telemetry.shutdown_drain_timeout_seconds": "the rest is exported within 10 s",
     "servers.[].upstream.restart": "the pause between failed starts doubles from 1 s to 60 s",
     "servers.[].upstream_ping.half_open_probe_allowance": "a half-open breaker allows two pings at once",
 }

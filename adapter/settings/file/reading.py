@@ -1,7 +1,7 @@
 """Reading of the settings by a child process, a copy of this one, which takes with it what only reading needs.
 
-YAML, pydantic-settings, the validators of all sections and the checks between them are 7 MiB, and an adapter that
-serves never needs them again. What was read arrives pickled: its classes are loaded in both processes.
+YAML, the validators of all sections and the checks between them are megabytes, and an adapter that serves never needs
+them again. What was read arrives pickled: its classes are loaded in both processes.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from adapter.settings.section import ByteSize, OptionalText, Section, Text, UriScheme
-from adapter.settings.servers.policies import ToolOverride, ToolPatterns
+from adapter.settings.servers.policies import ToolDefaultsOverride, ToolPatterns
 
 Tools = Annotated[list[Text], Field(min_length=1)]
 
@@ -38,7 +38,7 @@ class UploadConsumer(Section):
     allow_plain_paths: bool = Field(
         default=False, description="Pass on text that is not a handle, instead of refusing it."
     )
-    overrides: ToolOverride = Field(default_factory=ToolOverride)
+    overrides: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
 
     @model_validator(mode="after")
     def _can_be_edited(self) -> UploadConsumer:
@@ -90,7 +90,7 @@ class ArtifactProducer(Section):
         description="Embed the content in the result too; null uses `core.defaults.allow_raw_output`.",
     )
     required: bool = Field(default=False, description="Fail the call if the file cannot be captured.")
-    overrides: ToolOverride = Field(default_factory=ToolOverride)
+    overrides: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
 
     @model_validator(mode="after")
     def _can_find_its_file(self) -> ArtifactProducer:

@@ -70,7 +70,7 @@ class ToolDefaults(Section):
     )
 
 
-class ToolOverride(Section):
+class ToolDefaultsOverride(Section):
     """Overrides for some tools; null keeps the value of the level above."""
 
     tool_call_timeout_seconds: Seconds | None = Field(
@@ -78,14 +78,6 @@ class ToolOverride(Section):
     )
     allow_raw_output: bool | None = Field(
         default=None, description="Overrides `core.defaults.allow_raw_output` here; null keeps it."
-    )
-
-
-class ToolDefaultsOverride(ToolOverride):
-    """Overrides for one server; null keeps the value of `core.defaults`."""
-
-    tool_call_total_seconds: Seconds | None = Field(
-        default=None, description="Overrides `core.defaults.tool_call_total_seconds` here; null keeps it."
     )
 
 

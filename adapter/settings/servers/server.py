@@ -153,6 +153,11 @@ class UpstreamSettings(Section):
     stop_grace_seconds: Seconds = Field(
         default=5, description="Time within which a process must end by itself; then it is killed."
     )
+    bridge: Literal["auto", "never"] = Field(
+        default="auto",
+        description="Requests in an era that the server does not speak: `auto` [translates](eras.md) them, "
+        "`never` passes them on.",
+    )
     client_headers: ClientHeaders = Field(default_factory=ClientHeaders)
     server_headers: ServerHeaders = Field(default_factory=ServerHeaders)
 
@@ -269,7 +274,7 @@ class ServerSettings(Section):
     @property
     def shortens(self) -> bool:
         """Tell whether large results of any of its tools become artifacts."""
-        return any(each.large_results for each in (*self.stages.values(), *self.tools.define))
+        return any(each.large_results for each in self.stages.values())
 
     @property
     def has_files(self) -> bool:

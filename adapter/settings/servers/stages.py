@@ -68,7 +68,6 @@ SMALLEST_EGRESS = 1024
 
 RateKey = Literal["identity", "principal", "session", "tool"]
 ErrorMode = Literal["result", "jsonrpc"]
-Expose = Literal["message", "safe"]
 
 
 def _large_enough(size: int) -> int:
@@ -181,8 +180,8 @@ class StageLimits(Section):
     )
     timeout: Seconds | None = Field(
         default=None,
-        description="Deadline of a hosted tool's call, for all stages together; null: 30 s, or the "
-        "`timeout_seconds` of its connector if that is more.",
+        description="Deadline of a hosted tool's call, for all stages; null: 30 s, or its connector's "
+        "`timeout_seconds` if more.",
     )
 
 
@@ -249,7 +248,6 @@ class StageErrors(Section):
     """Form of errors; null keeps the value of the level above."""
 
     mode: ErrorMode | None = Field(default=None, description="Overrides `core.errors.mode` here.")
-    expose: Expose | None = Field(default=None, description="Overrides `core.errors.expose` here.")
 
 
 class StageKeys(Section):
@@ -264,9 +262,6 @@ class StageKeys(Section):
         description="Functions around the execution, as `file.py#function`; the first is the outermost.",
     )
     limits: StageLimits = Field(default_factory=StageLimits)
-    large_results: LargeResults | None = Field(
-        default=None, description="Keep what is too large of a result as artifacts; null shows results whole."
-    )
     cache: StageCache = Field(default_factory=StageCache)
     presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
     state_sync: ToolStateSync = Field(default_factory=ToolStateSync)
@@ -284,4 +279,7 @@ class ToolStages(StageKeys):
     )
     cache: StageCache = Field(
         default_factory=StageCache, description="Caching of results; only for tools with `readOnlyHint`."
+    )
+    large_results: LargeResults | None = Field(
+        default=None, description="Keep what is too large of a result as artifacts; null shows results whole."
     )

@@ -41,8 +41,8 @@ class UpstreamAuth(Section):
 
     type: AuthType = Field(
         default="none",
-        description="Origin of the credentials: `static_headers` (`none`, `static`), the caller's own token "
-        "(`passthrough`), one of the adapter's (`client_credentials`), one exchanged for the caller's "
+        description="Origin of the credentials: `static_headers` (`none`, `static`), the caller's token "
+        "(`passthrough`), the adapter's (`client_credentials`), one exchanged for the caller's "
         "(`token_exchange`), or one that the caller authorizes (`authorization_code`).",
     )
     metadata: bool = Field(

@@ -111,11 +111,7 @@ def test_the_transport_of_an_address(server: dict[str, Any], transport: str | No
             "${ONE_X_API_KEY}",
         ),
         ({"url": "http://u/mcp?api_key=abc&v=1"}, ("url",), "http://u/mcp?api_key=${ONE_API_KEY}&v=1"),
-        (
-            {"url": "http://me:pw@u/mcp"},
-            ("static_headers", "Authorization"),
-            "Basic ${ONE_BASIC}",
-        ),
+        ({"url": "http://me:pw@u/mcp"}, ("static_headers", "Authorization"), "Basic ${ONE_BASIC}"),
     ],
 )
 def test_secrets_become_variables(server: dict[str, Any], where: tuple[Any, ...], becomes: str) -> None:
@@ -132,10 +128,7 @@ def test_secrets_become_variables(server: dict[str, Any], where: tuple[Any, ...]
 @pytest.mark.parametrize(
     "server",
     [
-        {
-            "command": "npx",
-            "args": ["-y", "@modelcontextprotocol/server-filesystem", "/srv/documents"],
-        },
+        {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "/srv/documents"]},
         {
             "command": "x",
             "env": {"LOG_LEVEL": "debug", "MAX_TOKENS": "4096", "DEBUG": "true", "HOME": "/srv/me"},

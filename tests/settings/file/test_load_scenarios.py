@@ -18,12 +18,7 @@ SCENARIOS = Path(__file__).parent / "scenarios"
 
 
 def scenario(
-    name: str,
-    data: Path,
-    flags: Mapping[str, str] = {},
-    *,
-    redis_port: int = 6379,
-    redis_password: str = "x",
+    name: str, data: Path, flags: Mapping[str, str] = {}, *, redis_port: int = 6379, redis_password: str = "x"
 ) -> Settings:
     environ = {
         "DATA": str(data),

@@ -23,7 +23,6 @@ ACCEPTED = [
     ("state_persistence.unavailable_policy", "exit"),
     ("state_persistence.unavailable_policy", "fallback_memory"),
     ("state_persistence.refresh_on_startup", True),
-    ("state_persistence.reconciliation.mode", "if_empty"),
     ("state_persistence.type", "memory"),
     ("storage.lock_mode", "file"),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from adapter.settings.file.changed import FileWatch, changed_keys
+from adapter.settings.file.source import FileWatch, changed_keys
 
 
 def test_a_file_is_another_one_once_it_stays_as_it_is(tmp_path: Path) -> None:
@@ -54,3 +54,19 @@ def test_without_a_file_nothing_changes() -> None:
 def test_a_key_that_is_missing_on_one_side_differs() -> None:
     """A version may know more keys than another."""
     assert changed_keys({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4", "d": "5"}) == ["b", "c", "d"]
+
+
+def test_files_below_a_folder_count_too(tmp_path: Path) -> None:
+    """Those that settings may name, but none of hidden folders."""
+    file, script = tmp_path / "config.yaml", tmp_path / "tools" / "say.py"
+    script.parent.mkdir()
+    file.touch()
+    watch = FileWatch(file, tmp_path)
+    for name in ("notes.txt", ".git/say.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert not watch.look() and not watch.look()
+    script.touch()
+    assert not watch.look()
+    assert watch.look()
+    assert not watch.look()
