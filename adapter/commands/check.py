@@ -19,11 +19,14 @@ import yaml
 from adapter import log
 from adapter.app.access.rules import access_cautions, described, known_tools
 from adapter.app.hosted import Placed
+from adapter.app.preflight import missing_libraries
 from adapter.app.state import build_redis_store
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import locks
+from adapter.commands.command_parser import load_settings
+from adapter.commands.connections import mount_cautions
 from adapter.commands.progress_bar import count_of
-from adapter.commands.settings_flags import load_settings
+from adapter.extras import overlap
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.connectors.sqlite import SqliteConnector, why_not_opened
 from adapter.rules.files.attached_files import parameter_of
@@ -47,6 +50,8 @@ def checked_settings(arguments: argparse.Namespace) -> Settings:
     Raises SettingsError.
     """
     settings = load_settings(arguments)
+    if missing := [Problem(each.setting, each.why) for each in missing_libraries(settings)]:
+        raise SettingsError(map(settings.traced, missing))
     # Statements, scripts and plans are judged by those who run them.
     stages = compiled(settings)
     stages.loading.close()
@@ -76,9 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         print(_json({"ok": False, "file": _file(arguments), "problems": _told(refused.problems)}))
         return BAD_SETTINGS
+    known = known_tools(settings, locks(settings))
     warnings = [
         *cautions(settings),
-        *access_cautions(settings, known_tools(settings, locks(settings))),
+        *access_cautions(settings, known),
+        *mount_cautions(settings, known),
+        *_overlap(),
         *_missing_programs(settings),
         *_never_attached(settings),
     ]
@@ -88,6 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(arguments, settings, warnings, reached)
     return FINE if all(each.reachable for each in reached) else UNREACHABLE
+
+
+def _overlap() -> Iterator[Problem]:
+    if (sentence := overlap()) is not None:
+        yield Problem("installation", sentence)
 
 
 def _missing_programs(settings: Settings) -> Iterator[Problem]:

@@ -1,11 +1,19 @@
-"""The parser of the command line, which is made at every start and seldom asked for help; examples to paste."""
+"""The parser of the command line, which is made at every start and seldom asked for help; examples to paste, and the
+flags of commands that read settings.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from adapter.settings.root import Settings
+    from adapter.settings.servers.server import ServerSettings
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -52,6 +60,7 @@ EXAMPLES: dict[str, Sequence[str]] = {
     "wrap": (
         "mcp-adapter wrap -- npx -y @playwright/mcp --headless",
         "mcp-adapter wrap --auto --save config.yaml -- uvx mcp-server-git",
+        "mcp-adapter wrap -- npx -y @playwright/mcp -- uvx mcp-server-git",
         "mcp-adapter wrap https://mcp.example.com/mcp --port 9000",
     ),
     "init": (
@@ -94,9 +103,15 @@ EXAMPLES: dict[str, Sequence[str]] = {
         "mcp-adapter call https://mcp.example.com/mcp search query=tea limit=5 --json",
         "mcp-adapter call http://127.0.0.1:8932/mcp/demo draw_chart values:='[1, 2]' --save-to charts",
     ),
+    "connect": (
+        "mcp-adapter connect https://mcp.example.com/mcp/demo",
+        "mcp-adapter connect https://mcp.example.com/mcp/demo --folder ~/Shared --save-to ~/Saved",
+        "mcp-adapter connect https://mcp.example.com/mcp/demo --header 'X-Team:${TEAM}'",
+    ),
     "install": (
         "mcp-adapter install claude-code",
         "mcp-adapter install cursor --url http://127.0.0.1:8932/mcp/demo --print",
+        "mcp-adapter install claude-desktop --url https://mcp.example.com/mcp/demo --stdio --folder ~/Shared",
         "mcp-adapter install cursor --remove --name demo",
     ),
     "config": ("mcp-adapter config reference | less", "mcp-adapter config schema > config.schema.json"),
@@ -141,3 +156,122 @@ def add_topics(commands: Commands, name: str, text: str) -> Commands:
     """Add a command that has topics, to which these are added; the one that is called is ``arguments.topic``."""
     command = add_command(commands, name, text)
     return command.add_subparsers(title="topics", required=True, metavar="TOPIC", dest="topic")
+
+
+# --- settings ----------------------------------------------------------------------------------------------
+
+
+VARIABLE = "MCP_ADAPTER_CONFIG"
+"""The environment variable that names the settings file."""
+
+DEFAULT = Path("config.yaml")
+"""The settings file where none is named: one in the working directory."""
+
+_NO_FILE = (
+    f"there is no {DEFAULT} here: mcp-adapter init writes one, and --config or {VARIABLE} names another"
+)
+
+
+def add_settings_flags(command: argparse.ArgumentParser) -> None:
+    """Add ``--config`` and the flags that override settings."""
+    command.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help=f"the settings file (default: ${VARIABLE}, or {DEFAULT} in the working directory)",
+    )
+    command.add_argument("--host", metavar="H", help="overrides core.host")
+    command.add_argument("--port", metavar="P", help="overrides core.port")
+    command.add_argument("--log-level", metavar="L", help="overrides core.log_level")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="overrides any setting, for example --set sessions.max_active=100; may be repeated",
+    )
+
+
+def load_settings(arguments: argparse.Namespace) -> Settings:
+    """The settings that the flags of ``add_settings_flags`` mean. Raises SettingsError.
+
+    Where no file is named, the one that is found becomes ``arguments.config``, and standard error says so.
+    """
+    from adapter.settings.file.load import load
+    from adapter.settings.section import Problem, SettingsError
+
+    overrides = overrides_of(arguments)
+    if arguments.config is None:
+        arguments.config = _found()
+    try:
+        return load(arguments.config, overrides=overrides)
+    except SettingsError as refused:
+        if arguments.config is None and any(problem.path == "servers" for problem in refused.problems):
+            raise SettingsError([*refused.problems, Problem("", _NO_FILE)]) from None
+        raise
+
+
+def servers_named(settings: Settings, server: str | None) -> list[ServerSettings]:
+    """The servers of the settings, or the one of this id. Raises SettingsError where there is none."""
+    found = [each for each in settings.servers if server in (None, each.id)]
+    if not found:
+        from adapter.rules.text.unicode import shown
+        from adapter.settings.section import Problem, SettingsError
+
+        known = ", ".join(each.id for each in settings.servers)
+        sentence = f"no server has the id {shown(str(server), 64)}; there are {known}"
+        raise SettingsError([Problem("server", sentence)])
+    return found
+
+
+def local_address(settings: Settings) -> str:
+    """Host and port at which this machine reaches the adapter."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.core.host, settings.core.host)  # noqa: S104 (nothing is bound here)
+    return f"{f'[{host}]' if ':' in host else host}:{settings.core.port}"
+
+
+def failed(why: str, status: int = 1) -> int:
+    """Tell on standard error why a command fails; returns its exit status."""
+    print(f"mcp-adapter: {why}", file=sys.stderr)
+    return status
+
+
+def settings_error() -> type[Exception]:
+    """SettingsError. Only a command that failed asks for it; the others need not load the classes of settings."""
+    from adapter.settings.section import SettingsError
+
+    return SettingsError
+
+
+def settings_file() -> Path | None:
+    """The settings file of the environment or of the working directory, None if there is neither."""
+    named = os.environ.get(VARIABLE, "").strip()
+    if named:
+        return Path(named)
+    return DEFAULT if DEFAULT.exists() else None
+
+
+def _found() -> Path | None:
+    """The same; standard error says which one it is."""
+    found = settings_file()
+    if found is not None:
+        where = f", which {VARIABLE} names" if os.environ.get(VARIABLE, "").strip() else " in this folder"
+        print(f"mcp-adapter: using {found}{where}", file=sys.stderr)
+    return found
+
+
+def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
+    from adapter.settings.section import Problem, SettingsError
+
+    overrides: dict[str, str] = {}
+    for text in arguments.settings:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise SettingsError([Problem("--set", f"write KEY=VALUE; {key or 'this'} has no value")])
+        overrides[key.strip()] = value
+    for key in ("host", "port", "log_level"):
+        value = getattr(arguments, key)
+        if value is not None:
+            overrides[f"core.{key}"] = value
+    return overrides

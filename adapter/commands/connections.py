@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from adapter import log
+from adapter.app.access.rules import own_tools
 from adapter.app.attaching import file_parameters
 from adapter.app.base import Base
 from adapter.app.servers import Upstreams
@@ -18,18 +19,21 @@ from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import Decorate, policies_of, shape_of
 from adapter.commands.progress_bar import count_of
 from adapter.errors import AdapterError
+from adapter.relay.mounts.building import naming_of_tools
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.server import REFUSED
-from adapter.relay.sessions.inner_client import OwnSession
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.stages import StageTable
 from adapter.relay.tools.catalogue_reader import all_tools
 from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.authorization_servers import OAUTH_CURE
 from adapter.rules.files.attached_files import StaysHandle, declared
-from adapter.rules.mounts.names import NamingRules, ServerNames
+from adapter.rules.mounts.names import NameTable, NamingRules, ServerNames
+from adapter.rules.text.unicode import shown
 from adapter.rules.tools.definitions import Tool
 from adapter.settings.auth import Introspection, OAuth, OAuthIssuer
 from adapter.settings.root import Settings
+from adapter.settings.section import Problem
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.memory import MemoryStore
 from adapter.state.watched import WatchedStore
@@ -113,10 +117,22 @@ async def reach(settings: Settings) -> list[Reached]:
 async def _reach_servers(settings: Settings) -> Sequence[Reached]:
     """Open and close a session with every server that has an address or a process of its own, all at once."""
     entries = [entry for entry in settings.servers if entry.upstream.kind.needs is not None]
-    return await asyncio.gather(*(reached(entry.id, _session(settings, entry)) for entry in entries))
+    names: dict[str, list[str]] = {}
+    sessions = (reached(entry.id, _session(settings, entry, names)) for entry in entries)
+    return [*await asyncio.gather(*sessions), *_hidden(settings, names)]
 
 
-async def _session(settings: Settings, entry: ServerSettings) -> str:
+def _hidden(settings: Settings, names: Mapping[str, Sequence[str]]) -> Iterator[Reached]:
+    """Find the tools that mounts do not show, because a server that stands before theirs has the name."""
+    for mount in settings.mounts:
+        rules = NamingRules(mount.prefix != "none")
+        members = [entry.id for entry in settings.members_of(mount) if entry.id in names]
+        table = NameTable(rules, [at_once(ServerNames.of(rules, each, names[each])) for each in members])
+        if table.hidden:
+            yield Reached(mount.path, True, "; ".join(map(str, table.hidden)))
+
+
+async def _session(settings: Settings, entry: ServerSettings, names: dict[str, list[str]]) -> str:
     patience = settings.core.upstream_request_timeout_seconds
     try:
         async with own_session(settings, entry, patience) as (session, _), asyncio.timeout(patience):
@@ -127,7 +143,9 @@ async def _session(settings: Settings, entry: ServerSettings) -> str:
             if not session.is_open:
                 raise ValueError(f"does not answer as an MCP server (HTTP status {status})")
             stays = "".join([f"; {each}" async for each in _handles_only(settings, entry, session)])
-            stays += "".join([f"; {each}" async for each in _shortened(settings, entry, session)])
+            if any(entry in settings.members_of(mount) for mount in settings.mounts):
+                names[entry.id] = [tool.name for tool in await tools_of(settings, entry, session) or ()]
+                stays += "".join(f"; {each}" for each in _shortened(settings, entry, names[entry.id]))
             return f"answers in {{took}}, era {session.era.value if session.era is not None else 'unknown'}{stays}"
     except TimeoutError:
         raise ValueError(
@@ -146,14 +164,13 @@ async def _handles_only(settings: Settings, entry: ServerSettings, session: OwnS
                 yield f"for ChatGPT {parameter.argument} of {tool.name} stays a handle: it {why}"
 
 
-async def _shortened(settings: Settings, entry: ServerSettings, session: OwnSession) -> AsyncIterator[str]:
+def _shortened(settings: Settings, entry: ServerSettings, names: Sequence[str]) -> Iterator[str]:
     """Find the tools whose names at merged mounts are not those that their server gave them, with the prefix."""
-    mounts = [mount for mount in settings.mounts if entry in settings.members_of(mount)]
-    names = [tool.name for tool in (await tools_of(settings, entry, session) or [])] if mounts else []
-    for mount in mounts:
-        shown = at_once(ServerNames.of(NamingRules(mount.prefix != "none"), entry.id, names))
-        for short in sorted(shown.shortened):
-            yield f"{shown.shown[short]} is {short} at {mount.path}"
+    for mount in settings.mounts:
+        if entry in settings.members_of(mount):
+            shown = at_once(ServerNames.of(NamingRules(mount.prefix != "none"), entry.id, names))
+            for short in sorted(shown.shortened):
+                yield f"{shown.shown[short]} is {short} at {mount.path}"
 
 
 def _hint(entry: ServerSettings, *, asks_oauth: bool) -> str:
@@ -205,13 +222,13 @@ async def reach_issuers(oauth: OAuth | None) -> Sequence[Reached]:
 
 async def _keys(entry: OAuthIssuer) -> str:
     # Late: the library of keys is for those who have issuers.
-    from adapter.oauth.discovery import Discovery
+    from adapter.oauth.discovery import issuer_metadata
     from adapter.oauth.issuer import fetch_keys
     from adapter.pipeline.key_set import read_key_set
     from adapter.upstream.outgoing import IssuerHttp
 
     http = IssuerHttp()
-    document = await fetch_keys(http, Discovery(http), entry.jwks_url)(entry.issuer)
+    document = await fetch_keys(http, issuer_metadata(http, entry.issuer), entry.jwks_url)(entry.issuer)
     keys, _ = read_key_set(document)
     offered = {algorithm for key in keys.values() for algorithm in key.algorithms}
     if not offered.intersection(entry.algorithms):
@@ -231,3 +248,21 @@ async def _introspection(settings: Introspection) -> str:
     if answer.get("active") is not False:
         raise ValueError("does not say that a token which was just made up is not active")
     return "answers, in {took}"
+
+
+# --- names at mounts ---------------------------------------------------------------------------------------
+
+
+def mount_cautions(settings: Settings, known: Mapping[str, Set[str]]) -> Iterator[Problem]:
+    """A warning for each tool that a mount hides or shortens the name of, where tools of servers are ``known``."""
+    for place, mount in enumerate(settings.mounts):
+        rules, tables = naming_of_tools(mount), []
+        for server in (entry.id for entry in settings.members_of(mount) if entry.id in known):
+            names = sorted(known[server] - own_tools(server))
+            tables.append(at_once(ServerNames.of(rules, server, names)))
+        for hidden in NameTable(rules, tables).hidden:
+            yield Problem(f"mounts[{place}]", str(hidden))
+        for names_there in tables:
+            for short in sorted(names_there.shortened):
+                sentence = f"{shown(names_there.shown[short], 300)} of {names_there.server} is {short}"
+                yield Problem(f"mounts[{place}]", sentence)

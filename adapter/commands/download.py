@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import io
 import os
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
+from adapter.commands.command_parser import failed
 from adapter.commands.progress_bar import ProgressBar
-from adapter.commands.settings_flags import failed
 from adapter.commands.upload import authorization
 from adapter.rules.files.filenames import stored_name
-from adapter.upstream.client_connection import McpServer, ServerRefused, connected
+from adapter.upstream.client_connection import ServerRefused, connected
 from adapter.upstream.transfers import TransferFailed, download
 
 STDOUT = "-"
@@ -65,20 +66,34 @@ async def _by_mcp(uri: str, address: str, headers: dict[str, str], file: LocalFi
         await by_server(uri, server, file)
 
 
-async def by_server(uri: str, server: McpServer, file: LocalFile) -> None:
+class Resources(Protocol):
+    """A server whose resources are read."""
+
+    async def read(self, uri: str) -> list[dict[str, Any]]:
+        """The contents of a resource. Raises ServerRefused."""
+
+
+async def by_server(
+    uri: str, server: Resources, file: LocalFile, allows: Callable[[str], bool] = bool
+) -> None:
     """Read the resource; one that is too large for that comes by the link that the refusal holds.
 
-    Raises ServerRefused, TransferFailed.
+    ``allows`` says which link is followed. Raises ServerRefused, TransferFailed.
     """
     try:
         contents = await server.read(uri)
     except ServerRefused as refused:
         link = refused.data.get("download_url") if isinstance(refused.data, dict) else None
-        if link is None:
+        if not isinstance(link, str) or not allows(link):
             raise
         await by_http(link, file)
         return
-    pieces = [base64.b64decode(each.get("blob", "")) or each.get("text", "").encode() for each in contents]
+    try:
+        pieces = [
+            base64.b64decode(each.get("blob", "")) or each.get("text", "").encode() for each in contents
+        ]
+    except ValueError:
+        raise TransferFailed(f"The server's {uri} is no file: its base64 or its text is broken.") from None
     opened = file.open(None, sum(map(len, pieces)))
     opened.write(b"".join(pieces))
 
@@ -87,15 +102,23 @@ class LocalFile:
     """A file of this machine that appears under its name when it is complete.
 
     ``name`` is used where neither ``output`` nor the server has one. Where that is taken, ``force`` replaces the file,
-    and ``renames`` gives it a number.
+    and ``renames`` gives it a number. It has at most ``most`` bytes.
     """
 
-    def __init__(self, name: str, output: str | None, force: bool = False, renames: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        output: str | None,
+        force: bool = False,
+        renames: bool = False,
+        most: int | None = None,
+    ) -> None:
         self.bar = ProgressBar()
         self._name = name
         self._output = output
         self._force = force
         self._renames = renames
+        self._most = most
         self._file: BinaryIO | None = None
         self._path: Path | None = None
         self._part = Path()
@@ -120,7 +143,7 @@ class LocalFile:
         elif self._path.exists() and not self._force:
             raise _exists(self._path)
         self._part = self._path.with_name(f".{secrets.token_hex(8)}.part")
-        self._file = self._part.open("xb")
+        self._file = _BoundedFile(self._part, self._most)
         return self._file
 
     def keep(self) -> Path | None:
@@ -132,7 +155,11 @@ class LocalFile:
         try:
             self._name_it(self._path)
         except FileExistsError:
-            raise _exists(self._path) from None
+            if not self._renames:
+                raise _exists(self._path) from None
+            # Another call has saved one of this name meanwhile.
+            self._path = _free(self._path)
+            return self.keep()
         except OSError as failure:
             raise TransferFailed(f"{self._path} cannot be written: {failure.strerror}.") from None
         return self._path
@@ -148,6 +175,23 @@ class LocalFile:
         self._part.replace(path)
 
 
+class _BoundedFile(io.BufferedWriter):
+    """A new file that takes no more than ``most`` bytes."""
+
+    def __init__(self, path: Path, most: int | None) -> None:
+        super().__init__(io.FileIO(path, "xb"))
+        self._most = self._left = most
+
+    def write(self, data: Any, /) -> int:
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                raise TransferFailed(
+                    f"The file is larger than the {self._most} bytes that may be saved here."
+                )
+        return super().write(data)
+
+
 def _exists(path: Path) -> TransferFailed:
     return TransferFailed(f"{path} exists already: choose another --output, or pass --force.")
 
@@ -155,12 +199,18 @@ def _exists(path: Path) -> TransferFailed:
 def _free(path: Path) -> Path:
     """The path, with a number where there is such a file. Raises TransferFailed."""
     names = (path.stem, *(f"{path.stem}-{number}" for number in range(2, _MOST_NAMESAKES)))
-    found = next((each for name in names if not (each := path.with_name(name + path.suffix)).exists()), None)
-    if found is None:
-        raise _exists(path)
-    return found
+    for name in names:
+        found = path.with_name(name + path.suffix)
+        # The name of a link that leads nowhere is taken too.
+        if not (found.exists() or found.is_symlink()):
+            return found
+    raise _exists(path)
 
 
 def last_part(handle: str) -> str:
     """The end of a URI, which is mostly the name of a file."""
-    return unquote(urlsplit(handle).path.rpartition("/")[2])
+    try:
+        path = urlsplit(handle).path
+    except ValueError:
+        path = handle  # such as http://[
+    return unquote(path.rpartition("/")[2])

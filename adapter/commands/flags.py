@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
-from adapter.commands.client.flags import add_client
-from adapter.commands.command_parser import JSON, CommandParser, Commands, add_command, add_topics
-from adapter.commands.settings_flags import add_settings_flags
+from adapter.commands.command_parser import (
+    JSON,
+    CommandParser,
+    Commands,
+    add_command,
+    add_settings_flags,
+    add_topics,
+)
 
 CLIENT_NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "goose", "gemini-cli")
 """The clients that install knows; named here because help is shown without loading what knows them."""
@@ -21,7 +27,8 @@ def add_commands(commands: Commands) -> None:
     _add_doctor(commands)
     _add_upload(commands)
     _add_download(commands)
-    add_client(commands)
+    _add_client(commands)
+    _add_connect(commands)
     _add_install(commands)
 
 
@@ -30,8 +37,8 @@ def add_commands(commands: Commands) -> None:
 _TOPICS_OF_PINS = {
     "list": "show the baseline of each server's sessions, what they first saw, and the current tools",
     "diff": "show changes word by word; exits with 1 if there are any",
-    "check": "the same for CI: compare only with lock files and accepted tools; exits with 2 if something "
-    "cannot be read",
+    "check": "show changes since lock files and accepted tools only, for CI; exits with 1 if there are any, with 2 "
+    "if something cannot be read",
     "accept": "make the current tools the baseline of every session",
     "export": "write the current tools to lock files",
 }
@@ -141,6 +148,93 @@ def _add_download(commands: Commands) -> None:
     download.add_argument("--token", help=_TOKEN)
 
 
+# --- servers of any kind ------------------------------------------------------------------------------------------
+
+
+def _add_client(commands: Commands) -> None:
+    tools = add_command(commands, "tools", "list the tools of any MCP server", "commands.client.tools")
+    tools.add_argument("url", metavar="URL", help="address of the server, such as a mount of the adapter")
+    tools.add_argument("tool", nargs="?", metavar="TOOL", help="show all about this one")
+    _add_client_flags(tools)
+    text = "call a tool of any MCP server, with files"
+    call = add_command(commands, "call", text, "commands.client.call")
+    call.add_argument("url", metavar="URL", help="address of the server, such as a mount of the adapter")
+    call.add_argument("tool", metavar="TOOL", help="name of the tool, as mcp-adapter tools shows it")
+    words = call.add_argument(
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="NAME=VALUE",
+        help="arguments: name=value has the type that the tool takes, name=@path uploads a file, name:=JSON is "
+        "JSON, and name=@@text a text that begins with @",
+    )
+    words.required = False  # the sentence on what is missing would name it beside TOOL
+    add_call_flags(call)
+
+
+def add_call_flags(parser: CommandParser) -> None:
+    """Add the flags of ``call``, which may also stand behind the arguments of the tool."""
+    parser.add_argument(
+        "--save-to", type=Path, metavar="DIR", help="save the files of the result in this folder"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=3600.0,
+        metavar="SECONDS",
+        help="how long to wait for the result (default: %(default)g)",
+    )
+    _add_client_flags(parser)
+
+
+def _add_client_flags(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--token",
+        help="token that is sent to the URL (default: $MCP_ADAPTER_TOKEN); without one people sign in",
+    )
+    parser.add_argument(
+        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="header sent to the URL"
+    )
+    parser.add_switch("--json", JSON)
+
+
+def _add_connect(commands: Commands) -> None:
+    text = "pass on a remote server over stdio, to a host that speaks only that"
+    connect = add_command(commands, "connect", text, "commands.connect.command")
+    connect.add_argument("url", metavar="URL", help="address of the server, such as a mount of the adapter")
+    connect.add_argument(
+        "--token",
+        help="token that is sent to the URL (default: $MCP_ADAPTER_TOKEN); without one people sign in",
+    )
+    connect.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="header sent to the URL; ${NAME} in it is read from the environment",
+    )
+    connect.add_argument(
+        "--folder",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="upload a file in this folder where a call names its path; may be given several times (default: none)",
+    )
+    connect.add_argument(
+        "--deny",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="upload no file or folder of such a name or path below --folder, such as '*.key'",
+    )
+    connect.add_argument(
+        "--save-to",
+        type=Path,
+        metavar="DIR",
+        help="save the files of results in this folder, none over another one, and tell the model where",
+    )
+
+
 # --- install ----------------------------------------------------------------------------------------------------
 
 
@@ -165,6 +259,17 @@ def _add_install(commands: Commands) -> None:
         "where the settings have tokens, none for --url)",
     )
     install.add_argument("--file", type=Path, help="the client's file, if it is not in its usual place")
+    install.add_switch(
+        "--stdio",
+        "let the client start mcp-adapter connect instead of opening the URL itself, as Claude Desktop does",
+    )
+    install.add_argument(
+        "--folder", action="append", default=[], type=Path, metavar="DIR", help="with --stdio: see connect"
+    )
+    install.add_argument(
+        "--deny", action="append", default=[], metavar="GLOB", help="with --folder: see connect"
+    )
+    install.add_argument("--save-to", type=Path, metavar="DIR", help="with --stdio: see connect")
     install.add_switch("--print", "only show the change")
     install.add_switch("--yes", "write without asking")
     install.add_switch("--remove", "take the servers out of the file; --name alone takes that one")

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from adapter import log
 from adapter.app.access.grants import SECRET, asks_people, grant_http, grant_terms
 from adapter.app.state import kept_store, sealed_rows
-from adapter.commands.settings_flags import failed, load_settings
+from adapter.commands.command_parser import failed, load_settings
 from adapter.errors import StoreUnavailable
 from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_store import GrantStore, ListedGrant

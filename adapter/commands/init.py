@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
+from adapter.commands.command_parser import failed
 from adapter.commands.file_writing import refusal_to_write
-from adapter.commands.settings_flags import failed
 from adapter.rules.clients.json_text import without_comments
 from adapter.settings.file.host_servers import ConvertedServers, host_servers
 from adapter.settings.json_schema import schema_text
@@ -91,7 +91,8 @@ def run(options: argparse.Namespace) -> int:
     print(f"{options.file} is written.")
     _tell(converted, sys.stdout)
     named = "" if options.file == Path("config.yaml") else f" --config {options.file}"
-    print(f"Next: mcp-adapter check{named}, then mcp-adapter serve{named}")
+    first = "write your server into it, then " if converted is None else ""
+    print(f"Next: {first}mcp-adapter check{named}, and mcp-adapter serve{named}")
     return WRITTEN
 
 

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from adapter.commands.command_parser import failed, load_settings, local_address, servers_named
 from adapter.commands.file_writing import back_up, replace_file
-from adapter.commands.settings_flags import load_settings, local_address, servers_named
+from adapter.extras import is_installed, missing_extras, own_command
 from adapter.rules.clients.client_file import CannotEdit, entry_text, with_entry, without_entry
 from adapter.rules.clients.mcp_clients import (
     CLIENTS,
@@ -47,6 +48,36 @@ def _addresses(options: argparse.Namespace) -> list[ServerAddress]:
     return addresses_of(load_settings(options), options.server, options.token_variable)
 
 
+def _unusable(options: argparse.Namespace) -> str | None:
+    """What is wrong with flags of which the client would say no more than that the server does not start."""
+    if (options.folder or options.save_to) and not _starts_connect(options):
+        return "--folder and --save-to belong to --stdio"
+    if options.url is not None and not options.url.lower().startswith(("http://", "https://")):
+        return f"--url {options.url} is no address: it begins with https:// or http://"
+    if options.stdio and (missing := missing_extras("client")):
+        return f"mcp-adapter connect, which --stdio starts, {missing}"
+    if options.deny and not options.folder:
+        return "--deny belongs to --folder"
+    if (folder := next((each for each in options.folder if not each.is_dir()), None)) is not None:
+        return f"--folder {folder} is no folder: name one that is there"
+    return None
+
+
+def _starts_connect(options: argparse.Namespace) -> bool:
+    """Tell whether the entry starts this program; without being asked where the client needs one, and this can."""
+    starts: bool = options.stdio
+    return starts or (not CLIENTS[options.client].opens_urls and is_installed("client"))
+
+
+def _connecting(url: str, options: argparse.Namespace) -> tuple[str, ...]:
+    """The command that reaches an address over stdio, from whatever folder the client starts it in."""
+    flags = [word for folder in options.folder for word in ("--folder", str(folder.absolute()))]
+    flags += [word for pattern in options.deny for word in ("--deny", pattern)]
+    if options.save_to is not None:
+        flags += ["--save-to", str(options.save_to.absolute())]
+    return (*own_command(), "connect", url, *flags)
+
+
 def addresses_of(settings: Settings, server: str | None, variable: str | None) -> list[ServerAddress]:
     """The merged mounts of the settings and the servers that none of them has, or the one of this id.
 
@@ -72,7 +103,11 @@ def addresses_of(settings: Settings, server: str | None, variable: str | None) -
 
 def run(options: argparse.Namespace) -> int:
     """Show the change, ask, keep a backup and write. Return the exit status, 1 where nothing could be written."""
+    if not options.remove and (why := _unusable(options)) is not None:
+        return failed(why, FAILED)
     addresses = _addresses(options)
+    if _starts_connect(options):
+        addresses = [each._replace(command=_connecting(each.url, options)) for each in addresses]
     client = CLIENTS[options.client]
     # Dotfiles are often links into a repository: the file is edited, the link stays.
     file = (options.file or path_of(client.file)).resolve()

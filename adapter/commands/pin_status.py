@@ -15,7 +15,7 @@ from adapter.app.tools import earlier_forms, wrapped_tools
 from adapter.commands.connections import own_session, tools_of
 from adapter.commands.file_writing import replace_file
 from adapter.errors import AdapterError
-from adapter.relay.sessions.inner_client import OwnSession
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.tools.pins import Pins
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of, of_pinned, read_as
 from adapter.rules.tools.definitions import EarlierForms, PinnedTool

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from adapter import log
 from adapter.app.state import kept_store
+from adapter.commands.command_parser import failed, load_settings, servers_named
 from adapter.commands.pin_status import (
     NO_MEMORY,
     Baseline,
@@ -27,7 +28,6 @@ from adapter.commands.pin_status import (
     read_statuses,
 )
 from adapter.commands.progress_bar import count_of
-from adapter.commands.settings_flags import failed, load_settings
 from adapter.errors import StoreUnavailable
 from adapter.relay.tools.pins import Pins
 from adapter.rules.text.unicode import shown
@@ -44,7 +44,7 @@ AGREES, DRIFTED, UNREADABLE = 0, 1, 2
 def run(options: argparse.Namespace) -> int:
     """Run a topic and print its result, as text or as JSON.
 
-    Return the exit status: 0, 1 for drift, 2 for what cannot be read.
+    Return the exit status: 0, 1 for drift, 2 for what cannot be read. Raises SettingsError.
     """
     settings = load_settings(options)
     # The running adapter logs what policies do to tools.
@@ -52,12 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Definitions may hold characters that the terminal cannot show.
         sys.stdout.reconfigure(errors="backslashreplace")
-    entries = [entry for entry in settings.servers if options.server in (None, entry.id)]
-    if not entries:
-        known = ", ".join(entry.id for entry in settings.servers)
-        return failed(
-            f"there is no server {shown(options.server, 64)}; the configured servers are: {known}", UNREADABLE
-        )
+    entries = servers_named(settings, options.server)
     try:
         servers = asyncio.run(read_statuses(settings, entries, seen=options.seen))
         show = _as_json if options.json else _as_text

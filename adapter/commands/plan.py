@@ -12,7 +12,7 @@ from adapter.app.access.rules import described
 from adapter.app.pipeline import UNKNOWN
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import locks
-from adapter.commands.settings_flags import load_settings
+from adapter.commands.command_parser import load_settings, servers_named
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import ToolPlan
 from adapter.rules.schema.checker import compile_schema
@@ -68,18 +68,12 @@ class ShownPlan(NamedTuple):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the plan of one tool, or of every tool in the settings. The exit status is 1 for an unknown name.
+    """Print the plan of one tool, or of every tool in the settings. The exit status is 1 for an unknown tool.
 
-    Raises SettingsError.
+    Raises SettingsError, also for an unknown server.
     """
     settings, server, tool = load_settings(arguments), arguments.server, arguments.tool
-    entry = next((each for each in settings.servers if each.id == server), None)
-    if entry is None:
-        known = ", ".join(each.id for each in settings.servers)
-        print(
-            f"mcp-adapter: there is no server {server}; the configured servers are: {known}", file=sys.stderr
-        )
-        return UNKNOWN_NAME
+    (entry,) = servers_named(settings, server)
     compilation = compiled(settings)
     locked = locks(settings).get(server)
     try:

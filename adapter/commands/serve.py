@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import gc
 import os
 import signal
@@ -19,15 +18,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from adapter.commands.settings_flags import load_settings, overrides_of, settings_error, settings_file
+from adapter.commands.command_parser import load_settings, overrides_of, settings_error, settings_file
 from adapter.startup.failure import Obstacle, StartFailed, obstacles_of
 from adapter.startup.systemd import ServiceNotifier, notifier_from
 
 if TYPE_CHECKING:
     # A supervisor does not load the classes of settings.
-    from adapter.settings.file.changed import FileWatch
     from adapter.settings.file.reading import ReadSettings
-    from adapter.settings.file.source import SettingsSource
+    from adapter.settings.file.source import FileWatch, SettingsSource
     from adapter.workers.serve_plan import ServePlan
 
 OK, FAILED, BAD_SETTINGS = 0, 1, 2
@@ -40,15 +38,8 @@ RETRY_VARIABLE = "MCP_ADAPTER_RETRY_START"
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped. Returns the exit status. Raises SettingsError unless starts are to be repeated."""
-    if arguments.watch:
-        from adapter.commands.check import checked_settings
-        from adapter.commands.watch import watch
-
-        return watch(arguments, checked_settings)
     if arguments.read_settings:
         return _write_settings(arguments)
-    if arguments.watched:
-        _end_with_watcher()
     service = notifier_from(os.environ)
     if arguments.retry_start or os.environ.get(RETRY_VARIABLE, "").strip().lower() in SET:
         return _retried(arguments, service)
@@ -83,7 +74,10 @@ def _attempt(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
     settings, cautions = reading.result()
     if worker_count(settings.core.workers) > 1:
         _become_supervisor(arguments, service)
-    return serve_alone(settings, cautions, service, source=source)
+    status = serve_alone(settings, cautions, service, source=source)
+    if source.outdated:
+        _replace_program([*_given(arguments.argv), *_found_file(arguments)], service)
+    return status
 
 
 def _source(arguments: argparse.Namespace) -> SettingsSource:
@@ -92,15 +86,15 @@ def _source(arguments: argparse.Namespace) -> SettingsSource:
 
     # A start that was repeated ignores the signal until now.
     heeds = bool(arguments.failed_starts) or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    argv = [*_given(arguments.argv), "--read-settings"]
-    return SettingsSource(_program(argv), _file_watch(arguments), heeds=heeds)
+    argv = [*_given(arguments.argv), *_found_file(arguments), "--read-settings"]
+    return SettingsSource(_program(argv), _file_watch(arguments), heeds=heeds, restarts=arguments.watch)
 
 
 def _file_watch(arguments: argparse.Namespace) -> FileWatch:
-    from adapter.settings.file.changed import FileWatch
+    from adapter.settings.file.source import FileWatch
 
-    # ``serve --watch`` looks itself.
-    return FileWatch(None if arguments.watched else arguments.config or settings_file())
+    file: Path | None = arguments.config or settings_file()
+    return FileWatch(file, file.parent if arguments.watch and file is not None else None)
 
 
 def _write_settings(arguments: argparse.Namespace) -> int:
@@ -131,13 +125,15 @@ def _write_settings(arguments: argparse.Namespace) -> int:
 
 def _become_supervisor(arguments: argparse.Namespace, service: ServiceNotifier) -> NoReturn:
     """Replace the program of this process by one that has not imported what serving needs."""
-    argv = [*arguments.argv, "--supervise"]
-    if arguments.config is None and (found := settings_file()) is not None:
-        # It has been said already which one that is.
-        argv += ["--config", str(found)]
     # The supervisor takes it up; until then it would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    _replace_program(argv, service)
+    _replace_program([*arguments.argv, *_found_file(arguments), "--supervise"], service)
+
+
+def _found_file(arguments: argparse.Namespace) -> list[str]:
+    """The flag for a settings file that no flag names: it has been said already which one that is."""
+    found = settings_file() if arguments.config is None else None
+    return [] if found is None else ["--config", str(found)]
 
 
 def _supervise(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
@@ -210,29 +206,6 @@ def _program(argv: Sequence[str]) -> list[str]:
     # A program that was found by its path does not look for its modules in the working directory.
     safe = [] if sys.path[0] in ("", str(Path.cwd())) else ["-P"]
     return [*safe, "-m", "adapter", *argv]
-
-
-def _end_with_watcher() -> None:
-    """Get SIGTERM when the other end of standard input is gone, which ``serve --watch`` holds, however it ended: the
-    system sends it, as nothing is ever written there.
-
-    A thread that waits would forbid to fork. It holds for a program in the place of this one, and not for processes
-    that are forked.
-    """
-    if sys.platform == "linux":
-        fcntl.fcntl(0, fcntl.F_SETSIG, signal.SIGTERM)
-    else:
-        signal.signal(signal.SIGIO, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
-    flags = fcntl.fcntl(0, fcntl.F_GETFL)
-    fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
-    try:
-        gone = not os.read(0, 1)
-    except BlockingIOError:
-        return
-    if gone:
-        # It was before anybody could be told.
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 # --- starts that are repeated ------------------------------------------------------------------------------------

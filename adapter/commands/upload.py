@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import orjson
 
+from adapter.commands.command_parser import failed
 from adapter.commands.progress_bar import ProgressBar
-from adapter.commands.settings_flags import failed
 from adapter.upstream.client_connection import McpServer, ServerRefused, connected
 from adapter.upstream.transfers import TransferFailed, upload
 

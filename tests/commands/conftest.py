@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.commands.signing import protected, tokens
 from tests.edge.conftest import StartAdapter, StartUpstream, adapter, upstream
 from tests.edge.granting import StartScene, scene_of
 
-__all__ = ["adapter", "upstream"]
+__all__ = ["adapter", "protected", "tokens", "upstream"]
 
 
 @pytest.fixture

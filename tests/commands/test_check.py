@@ -14,10 +14,12 @@ import pytest
 import yaml
 
 from adapter.rules.mounts.names import accepted
+from adapter.rules.tools.lock_file import write_lock
 from adapter.settings.json_schema import schema
 from tests.commands.running import ONE_SERVER, mcp_adapter
 from tests.e2e.provision import ROOT
 from tests.ports import free_port
+from tests.rules.tools.pinning import pin_of
 
 TOOL = {"name": "read", "description": "Reads a file.", "inputSchema": {"type": "object"}}
 
@@ -148,6 +150,33 @@ def test_names_that_hosts_would_not_accept_are_told(tmp_path: Path, upstream: st
     done = checked(tmp_path, servers(**{long: upstream}) + mount, "--connect")
     assert done.returncode == 0
     assert f"; read is {accepted(f'{long}_read')} at /mcp/all" in done.stdout
+
+
+def test_names_at_mounts_are_told_without_asking_where_they_are_known(tmp_path: Path) -> None:
+    """From lock files: those that are hidden, and those that hosts would not accept."""
+    tools = {"a": ["run", "files.read"], "b": ["run"]}
+    for server, names in tools.items():
+        pins = {name: pin_of({"name": name, "inputSchema": {}}) for name in names}
+        (tmp_path / f"{server}.lock").write_text(write_lock({server: pins}))
+    entries = [
+        {"id": id_, "upstream": {"url": "http://u:1/mcp"}, "tools_lock": f"{id_}.lock"} for id_ in tools
+    ]
+    mounts = [{"id": "all", "servers": ["*"], "prefix": "none"}, {"id": "each", "servers": ["*"]}]
+    done = checked(tmp_path, yaml.safe_dump({"servers": entries, "mounts": mounts}))
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "warning: mounts[0]: run of b is hidden: run belongs to a",
+        f"warning: mounts[0]: files.read of a is {accepted('files.read')}",
+        f"warning: mounts[1]: files.read of a is {accepted('a_files.read')}",
+    ]
+
+
+def test_names_that_a_mount_hides_are_told(tmp_path: Path, upstream: str) -> None:
+    """Without prefixes a tool is not shown where a server that stands before its own has the name."""
+    mount = yaml.safe_dump({"mounts": [{"id": "all", "servers": ["*"], "prefix": "none"}]})
+    done = checked(tmp_path, servers(one=upstream, two=upstream) + mount, "--connect")
+    assert done.returncode == 0
+    assert "/mcp/all: read of two is hidden: read belongs to one" in done.stdout
 
 
 def test_connect_to_servers_that_answer(tmp_path: Path, upstream: str) -> None:

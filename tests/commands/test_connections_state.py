@@ -25,7 +25,7 @@ def configure(place: Path, url: str) -> None:
     text = {
         "core": {"port": free_port()},
         "storage": {"root": str(place / "data")},
-        "state_persistence": {"type": "redis", "redis": {"url": url, "timeout_seconds": 1}},
+        "state_persistence": {"type": "redis", "redis": {"url": url}},
         "servers": [{"id": "gone", "upstream": {"url": f"http://127.0.0.1:{free_port()}/mcp"}}],
     }
     (place / "config.yaml").write_text(yaml.safe_dump(text))

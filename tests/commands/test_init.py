@@ -24,6 +24,7 @@ def test_a_file_to_begin_with(tmp_path: Path) -> None:
     done = mcp_adapter(tmp_path, "init")
     assert (done.returncode, done.stderr) == (0, "")
     assert "config.yaml is written" in done.stdout and "mcp-adapter serve" in done.stdout
+    assert "Next: write your server into it" in done.stdout
     assert (tmp_path / "config.yaml").read_text().count("#") > 5
     checked = mcp_adapter(tmp_path, "check")
     assert (checked.returncode, checked.stdout) == (0, "config.yaml is fine: 1 server.\n")

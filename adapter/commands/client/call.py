@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adapter.commands.client.flags import add_call_flags
 from adapter.commands.client.result_files import save
 from adapter.commands.client.session import named, opened
 from adapter.commands.client.terminal import Terminal, plain
-from adapter.commands.command_parser import CommandParser
+from adapter.commands.command_parser import CommandParser, failed
+from adapter.commands.flags import add_call_flags
 from adapter.commands.progress_bar import size
-from adapter.commands.settings_flags import failed
 from adapter.commands.upload import HELPER, send
+from adapter.rules.files.marked_arguments import unmarked
 from adapter.rules.tools.call_arguments import (
     ArgumentWord,
     NamedFile,
@@ -45,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _read_flags(options: argparse.Namespace) -> None:
     """Take the flags that stand behind the name of the tool from among its arguments."""
-    behind = CommandParser(prog="mcp-adapter call", add_help=False)
+    usage = "%(prog)s [FLAG ...] URL TOOL [NAME=VALUE | FLAG ...]"
+    behind = CommandParser(prog="mcp-adapter call", add_help=False, usage=usage)
     behind.add_argument("words", nargs="*")
     add_call_flags(behind)
     behind.parse_intermixed_args(vars(options).pop("words"), options)
@@ -56,7 +57,7 @@ async def _called(options: argparse.Namespace, words: Sequence[ArgumentWord], te
         tools = await server.tools()
         tool = named(tools, options.tool)
         arguments = arguments_of(options.tool, tool.get("inputSchema"), words)
-        arguments = await _with_handles(arguments, server, _upload_tool(tools, tool))
+        arguments = await _with_handles(arguments, server, tool, _upload_tool(tools, tool), terminal)
         result = await server.result(options.tool, arguments, options.timeout)
         _show(result, options, terminal)
         if options.save_to is not None:
@@ -68,16 +69,33 @@ async def _called(options: argparse.Namespace, words: Sequence[ArgumentWord], te
 # --- files that go up ---------------------------------------------------------------------------------------------
 
 
-async def _with_handles(arguments: dict[str, Any], server: McpServer, helper: str | None) -> dict[str, Any]:
+async def _with_handles(
+    arguments: dict[str, Any],
+    server: McpServer,
+    tool: Mapping[str, Any],
+    helper: str | None,
+    terminal: Terminal,
+) -> dict[str, Any]:
     """The arguments with a handle for each file, once all are uploaded. Raises WrongArgument, TransferFailed."""
-    given = [each for value in arguments.values() for each in (value if isinstance(value, list) else [value])]
-    paths = list(dict.fromkeys(each.path for each in given if isinstance(each, NamedFile)))
-    if not paths:
+    files = [
+        (name, each.path)
+        for name, value in arguments.items()
+        for each in (value if isinstance(value, list) else [value])
+        if isinstance(each, NamedFile)
+    ]
+    if not files:
         return arguments
+    named, paths = (list(dict.fromkeys(each)) for each in zip(*files, strict=True))
     if helper is None:
         raise WrongArgument(
-            "This server takes no files from here: it has no tool that gives out upload URLs, as servers behind the "
-            "adapter do whose tools read files. A text that begins with @ is written name=@@text."
+            "This server takes no files from here: no tool of it gives out upload URLs. At an adapter its settings "
+            f"name the arguments that take files, as mcp-adapter wrap --consume {tool['name']}:{named[0]} does. A text "
+            "that begins with @ is written name=@@text."
+        )
+    for name in unmarked(tool.get("inputSchema"), named):
+        terminal.say(
+            f"{tool['name']} does not say that {name} takes files, so it may get no more than the handle. At an "
+            f"adapter mcp-adapter wrap --consume {tool['name']}:{name}, or its settings, let it take them."
         )
     offer = (await server.call(helper, {})).get("structuredContent", {})
     uploads = await send(str(offer.get("upload_url")), [Path(path) for path in paths])

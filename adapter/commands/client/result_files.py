@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adapter.commands.download import LocalFile, by_http, by_server, last_part
+from adapter.commands.download import LocalFile, Resources, by_http, by_server, last_part
 from adapter.rules.files.media_types import named_after_type
-from adapter.upstream.client_connection import McpServer
 from adapter.upstream.transfers import TransferFailed
 
 _MOST_FILES = 1000
@@ -25,17 +24,29 @@ class ResultFile(NamedTuple):
     content: bytes | None = None
 
 
-async def save(result: dict[str, Any], tool: str, folder: Path, server: McpServer) -> AsyncIterator[Path]:
-    """Save each file of a result, none over another one. Raises TransferFailed, ServerRefused."""
+async def save(
+    result: dict[str, Any],
+    tool: str,
+    folder: Path,
+    server: Resources,
+    *,
+    allows: Callable[[str], bool] = bool,
+    most: int | None = None,
+) -> AsyncIterator[Path]:
+    """Save each file of a result, none over another one; all together have at most ``most`` bytes.
+
+    Of links only those are followed that ``allows`` accepts. Raises TransferFailed, ServerRefused.
+    """
     _make(folder)
     for each in islice(files_of(result, tool), _MOST_FILES):
-        with LocalFile(each.name, str(folder), renames=True) as file:
+        with LocalFile(each.name, str(folder), renames=True, most=most) as file:
             try:
-                await _fetched(each, file, server)
+                await _fetched(each, file, server, allows)
                 path = file.keep()
             except OSError as failure:
                 raise TransferFailed(f"A file cannot be written to {folder}: {failure.strerror}.") from None
         if path is not None:
+            most = None if most is None else most - path.stat().st_size
             yield path
 
 
@@ -46,13 +57,15 @@ def _make(folder: Path) -> None:
         raise TransferFailed(f"{folder} is no folder: {failure.strerror}.") from None
 
 
-async def _fetched(each: ResultFile, file: LocalFile, server: McpServer) -> None:
+async def _fetched(
+    each: ResultFile, file: LocalFile, server: Resources, allows: Callable[[str], bool]
+) -> None:
     if each.content is not None:
         file.open(None, len(each.content)).write(each.content)
-    elif each.link is not None:
+    elif each.link is not None and allows(each.link):
         await by_http(each.link, file)
-    elif each.uri is not None:
-        await by_server(each.uri, server, file)
+    elif each.uri is not None and each.uri != each.link:
+        await by_server(each.uri, server, file, allows)
 
 
 def files_of(result: Mapping[str, Any], tool: str) -> Iterator[ResultFile]:

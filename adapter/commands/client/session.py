@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
+import fcntl
 import hashlib
 import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +20,11 @@ from adapter.commands.file_writing import write_new
 from adapter.commands.upload import authorization
 from adapter.rules.tools.call_arguments import WrongArgument
 from adapter.upstream.client_connection import PATIENCE, McpServer, ServerRefused, connected
+from adapter.upstream.client_sign_in import PATIENCE as SIGN_IN_PATIENCE
 from adapter.upstream.client_sign_in import TerminalSignIn
 
 _MOST_NAMES = 30
+_LOCK_PAUSE = 0.25
 
 
 @asynccontextmanager
@@ -29,15 +34,22 @@ async def opened(
     """Connect to the URL of the options. Raises ServerRefused, WrongArgument."""
     # The SDK logs what strangers send, as it came.
     logging.disable(logging.CRITICAL)
-    headers = _headers(options)
+    headers = headers_of(options)
     sign_in = None
     if "authorization" not in map(str.lower, headers):
-        file = _file_of(options.url)
-        sign_in = TerminalSignIn(
-            options.url, terminal.sign_in, _kept(file), lambda content: _keep(file, content)
-        )
+        sign_in = sign_in_at(options.url, terminal)
     async with connected(options.url, headers, terminal, sign_in, patience) as server:
         yield server
+
+
+def sign_in_at(url: str, terminal: Terminal) -> TerminalSignIn:
+    """The sign-in at a server, which is kept for the next command."""
+    file = _file_of(url)
+
+    def keep(content: bytes) -> None:
+        _keep(file, content)
+
+    return TerminalSignIn(url, terminal.sign_in, lambda: _kept(file), keep, lambda: _alone(file))
 
 
 def named(tools: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -50,7 +62,8 @@ def named(tools: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
     return found
 
 
-def _headers(options: argparse.Namespace) -> dict[str, str]:
+def headers_of(options: argparse.Namespace) -> dict[str, str]:
+    """The fields that are sent to the URL of the options. Raises WrongArgument."""
     headers = {}
     for text in options.header:
         name, colon, value = text.partition(":")
@@ -67,6 +80,24 @@ def _file_of(url: str) -> Path:
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     name = hashlib.sha256(url.encode(errors="surrogateescape")).hexdigest()[:32]
     return data / "mcp-adapter" / "sign-ins" / f"{name}.json"
+
+
+@asynccontextmanager
+async def _alone(file: Path) -> AsyncIterator[None]:
+    """Keep other processes out of a sign-in at the same server. Where no lock is to be had, they are not."""
+    async with AsyncExitStack() as leaving:
+        with contextlib.suppress(OSError):
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            leaving.callback(os.close, lock)
+            # Waiting for it would hold a thread, and with that the end of the process.
+            for _ in range(int(SIGN_IN_PATIENCE / _LOCK_PAUSE)):
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(_LOCK_PAUSE)
+        yield
 
 
 def _kept(file: Path) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 
 from adapter.commands.client.session import named, opened
 from adapter.commands.client.terminal import Terminal, plain
-from adapter.commands.settings_flags import failed
+from adapter.commands.command_parser import failed
 from adapter.commands.upload import HELPER
 from adapter.rules.text.unicode import shown
 from adapter.rules.tools.call_arguments import WrongArgument, usage

@@ -15,13 +15,14 @@ from adapter.app.build import build
 from adapter.app.run import running
 from adapter.app.serve import locked_state
 from adapter.commands.check import checked_settings
+from adapter.commands.command_parser import local_address, servers_named
 from adapter.commands.connections import reach_state
 from adapter.commands.doctor import Finding, machine, right, warning, wrong
 from adapter.commands.doctor.servers import AdapterAddress, RoundTrip, clock_of, look_at, public_url, travel
 from adapter.commands.progress_bar import count_of
-from adapter.commands.settings_flags import local_address, servers_named
 from adapter.commands.upload import authorization
 from adapter.errors import AdapterError
+from adapter.extras import overlap
 from adapter.settings.cautions import cautions
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
@@ -82,6 +83,8 @@ async def _examined(
     yield right("settings", f"they can be used; {count_of(len(settings.servers), 'server')}")
     for caution in cautions(settings):
         yield warning(caution.path, caution.sentence, "")
+    if (sentence := overlap()) is not None:
+        yield warning("installation", f"{sentence}.", "")
     runs = await _runs(settings)
     yield right("port", f"the adapter runs on {local_address(settings)}") if runs else machine.port(settings)
     for finding in machine.storage(settings, in_use=runs):

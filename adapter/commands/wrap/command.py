@@ -1,10 +1,11 @@
-"""``mcp-adapter wrap``: one server on a URL, without a settings file."""
+"""``mcp-adapter wrap``: servers at a URL, without a settings file."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import contextlib
+import re
 import shutil
 import signal
 import sys
@@ -18,58 +19,61 @@ from adapter import log
 from adapter.app.build import App
 from adapter.app.preflight import obstacles
 from adapter.app.serve import serve
+from adapter.commands.command_parser import failed
 from adapter.commands.connections import own_session, tools_of
 from adapter.commands.file_writing import refusal_to_write
-from adapter.commands.settings_flags import failed
 from adapter.commands.wrap.report import FoundServer, FoundTools, address_of, report
-from adapter.commands.wrap.wrapped_settings import WrappedServer, named_arguments, with_all
+from adapter.commands.wrap.wrapped_settings import WrappedServer, WrappedServers, named_arguments, with_all
 from adapter.errors import AdapterError
-from adapter.relay.sessions.inner_client import OwnSession
+from adapter.extras import missing_extras
+from adapter.relay.sessions.own_session import OwnSession
 from adapter.rules.files.file_arguments import FileArgument, propose
 from adapter.rules.text.unicode import shown
 from adapter.settings.cautions import cautions
 from adapter.settings.root import Settings
-from adapter.upstream.client_connection import ServerRefused
+from adapter.upstream.client_refusals import ServerRefused
 
 FAILED, TERMINATED = 1, 143
 
 _REASON_LIMIT = 2000
+_HOST = re.compile(r"[\w-]+(?:\.[\w-]+|:\d+)+(?:/|\Z)")
 
 
-def run(server: WrappedServer, options: argparse.Namespace) -> int:
-    """Serve the server until stopped, and print what it has.
+def run(wrapped: WrappedServers, options: argparse.Namespace) -> int:
+    """Serve the servers until stopped, and print what they have.
 
-    Its tools are seen in the session of the health check, which is the only start of a program until a client comes.
-    Flags that name tools need them before: then a program starts once more. Return the exit status, 1 if the server
-    cannot be started or served. Raises SettingsError.
+    Their tools are seen in the sessions of the health check, which is the only start of a program until a client comes.
+    Flags that name tools need them before: then a program starts once more. Return the exit status, 1 if no server
+    can be started or served. Raises SettingsError.
     """
-    settings = server.settings()
-    folders = (server.root / "state", server.root, *server.root.parents)
+    settings = wrapped.settings()
+    folders = (wrapped.root / "state", wrapped.root, *wrapped.root.parents)
     made = [folder for folder in folders if not folder.exists()]
     problem = _hindrance(settings, options)
     _remove_empty(made)
     if problem is not None:
         return failed(problem)
-    url = address_of(server, settings.core.port).url
-    print(f"mcp-adapter: {server.id} will be at {url}", file=sys.stderr)
-    introduction = _Introduction(server, options)
+    url = address_of(wrapped, settings.core.port).url
+    names = ", ".join(each.id for each in wrapped.servers)
+    print(f"mcp-adapter: {names} will be at {url}", file=sys.stderr)
+    introduction = _Introduction(wrapped, options)
     # Without anybody who has signed in there is nothing to see.
-    found = FoundServer(server.id, "", "", []) if server.oauth else None
+    found = [FoundServer("", "", "", [])] if wrapped.oauth else None
     try:
         if found is None:
-            starting = f"starting {server.id} to see its tools; {_patience(server)} …"
+            starting = f"starting {names} to see the tools; {_patience(wrapped.servers)} …"
             print(f"mcp-adapter: {starting}", file=sys.stderr)
             if introduction.needs_tools or not settings.ping_for(settings.servers[0]).enabled:
-                found = _found_before(settings)
+                found = _found_before(wrapped, settings)
         if found is not None:
             settings = introduction.tell(found)
         return serve(settings, cautions(settings), introduction.of_app if found is None else None)
     except ServerRefused as refused:
-        if server.root in made:
-            # Made for a server that has answered nobody.
-            shutil.rmtree(server.root, ignore_errors=True)
+        if wrapped.root in made:
+            # Made for servers that have answered nobody.
+            shutil.rmtree(wrapped.root, ignore_errors=True)
         _remove_empty(made)
-        return failed(_why(server, str(refused)))
+        return failed(str(refused))
     except _NotSaved as failure:
         return failed(str(failure))
     except asyncio.CancelledError:
@@ -81,10 +85,10 @@ class _NotSaved(Exception):
 
 
 class _Introduction:
-    """What is printed and saved of a server that was found."""
+    """What is printed and saved of servers that were found."""
 
-    def __init__(self, server: WrappedServer, options: argparse.Namespace) -> None:
-        self._server = server
+    def __init__(self, wrapped: WrappedServers, options: argparse.Namespace) -> None:
+        self._wrapped = wrapped
         self._options = options
 
     @property
@@ -92,35 +96,54 @@ class _Introduction:
         """Tell whether the settings depend on the tools."""
         return bool(self._options.auto or self._options.consume or self._options.produce)
 
-    def tell(self, found: FoundServer) -> Settings:
-        """Print the report, and write the settings file if one is wanted. Return the settings with which the server
-        is served. Raises SettingsError, _NotSaved.
+    def tell(self, found: Sequence[FoundServer]) -> Settings:
+        """Print the report, and write the settings file if one is wanted. Return the settings with which the servers
+        are served. Raises SettingsError, _NotSaved.
         """
-        server, options = self._server, self._options
-        proposals = propose(found.tools)
-        applied = named_arguments(found.tools, options.consume, options.produce)
-        if options.auto:
-            applied = with_all(applied, proposals)
-        settings = server.settings(applied)
-        print(report(server, settings.core.port, found, FoundTools(proposals, applied)), flush=True)
+        wrapped, options = self._wrapped, self._options
+        files = FoundTools((), ())
+        if len(found) == 1:
+            proposals = propose(found[0].tools)
+            applied = named_arguments(found[0].tools, options.consume, options.produce)
+            files = FoundTools(proposals, with_all(applied, proposals) if options.auto else applied)
+        settings = wrapped.settings(files.applied)
+        print(report(wrapped, settings.core.port, found, files), flush=True)
         if options.save is not None:
-            _save(server, settings, applied, options)
+            _save(wrapped, settings, files.applied, options)
         print("\nStop with Ctrl-C.", flush=True)
         return settings
 
     async def of_app(self, app: App) -> None:
-        """Tell of the only server of an adapter that serves, as its health check finds it. Raises ServerRefused,
-        _NotSaved.
+        """Tell of the servers of an adapter that serves, as its health checks find them. Raises ServerRefused where
+        they find none, _NotSaved.
         """
-        (monitor,) = app.server_parts.monitors.values()
-        await monitor.first.wait()
-        if monitor.pulse.error is not None:
-            raise ServerRefused(_plain_reason(monitor.pulse.error))
-        self.tell(await _seen(app.settings, monitor.own_session))
+        found = []
+        for server in self._wrapped.servers:
+            monitor = app.server_parts.monitors[server.id]
+            await monitor.first.wait()
+            try:
+                if monitor.pulse.error is not None:
+                    raise ServerRefused(_plain_reason(monitor.pulse.error))
+                found.append(await _seen(app.settings, server, monitor.own_session))
+            except ServerRefused as refused:
+                found.append(_refused(server, refused))
+        _require_one(found)
+        self.tell(found)
 
 
-def _patience(server: WrappedServer) -> str:
-    return "its packages may be downloaded first" if server.url is None else f"at {shown(server.url, 200)}"
+def _refused(server: WrappedServer, refused: ServerRefused) -> FoundServer:
+    return FoundServer("", "", "", [], _why(server, str(refused)))
+
+
+def _require_one(found: Sequence[FoundServer]) -> None:
+    """Raise ServerRefused where no server can be used."""
+    if all(each.refusal for each in found):
+        raise ServerRefused("\n".join(each.refusal for each in found))
+
+
+def _patience(servers: Sequence[WrappedServer]) -> str:
+    urls = [shown(each.url, 200) for each in servers if each.url is not None]
+    return f"at {urls[0]}" if len(urls) == len(servers) == 1 else "packages may be downloaded first"
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
@@ -132,7 +155,9 @@ def _remove_empty(folders: Sequence[Path]) -> None:
 
 def _why(server: WrappedServer, reason: str) -> str:
     if server.url is None:
-        return f"the server does not start: {reason}"
+        word = server.command[0]
+        cure = " A URL begins with https://." if _HOST.match(word) and shutil.which(word) is None else ""
+        return f"{server.id} does not start: {reason}{cure}"
     return f"{shown(server.url, 200)} cannot be used: {reason}"
 
 
@@ -147,40 +172,47 @@ def _hindrance(settings: Settings, options: argparse.Namespace) -> str | None:
 # --- a look at the server ----------------------------------------------------------------------------------------
 
 
-def _found_before(settings: Settings) -> FoundServer:
-    """Start the server for a look, and end it. Raises ServerRefused, whose text has the last lines of the program's
-    standard error, and CancelledError for a signal.
+def _found_before(wrapped: WrappedServers, settings: Settings) -> list[FoundServer]:
+    """Start the servers for a look, and end them. Raises ServerRefused where none can be used, whose text has the last
+    lines of the program's standard error, and CancelledError for a signal.
     """
     log.configure("critical")
     try:
-        return uvloop.run(_looked_at(settings))
+        found = uvloop.run(_looked_at(wrapped, settings))
+        _require_one(found)
+        return found
     finally:
         # What uvloop leaves behind would swallow a signal until the adapter that serves listens for it.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-async def _looked_at(settings: Settings) -> FoundServer:
+async def _looked_at(wrapped: WrappedServers, settings: Settings) -> list[FoundServer]:
     task = asyncio.current_task()
     assert task is not None
     # Programs end with the adapter; Ctrl-C cancels this task by itself.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    (entry,) = settings.servers
-    async with own_session(settings, entry, settings.core.upstream_request_timeout_seconds) as (session, _):
-        with _refusing():
-            await session.open()
-        return await _seen(settings, session)
+    found = []
+    for server, entry in zip(wrapped.servers, settings.servers, strict=True):
+        async with own_session(settings, entry, settings.core.upstream_request_timeout_seconds) as (
+            session,
+            _,
+        ):
+            try:
+                with _refusing():
+                    await session.open()
+                found.append(await _seen(settings, server, session))
+            except ServerRefused as refused:
+                found.append(_refused(server, refused))
+    return found
 
 
-async def _seen(settings: Settings, session: OwnSession) -> FoundServer:
+async def _seen(settings: Settings, server: WrappedServer, session: OwnSession) -> FoundServer:
     """Ask in a session that was opened. Raises ServerRefused."""
     if session.refusal is not None:
-        cure = "people to sign in (OAuth): pass --oauth."
-        if not session.asks_oauth:
-            cure = "a token: pass --header 'Authorization: Bearer …'."
-        raise ServerRefused(f"it needs {cure}")
+        raise ServerRefused(f"it needs {_credentials(oauth=session.asks_oauth)}")
     if not session.is_open:
         raise ServerRefused("it does not answer as an MCP server.")
-    (entry,) = settings.servers
+    entry = next(each for each in settings.servers if each.id == server.id)
     with _refusing():
         listed = await tools_of(settings, entry, session)
     if listed is None:
@@ -189,6 +221,14 @@ async def _seen(settings: Settings, session: OwnSession) -> FoundServer:
     info = session.server_info
     name, version = str(info.get("title") or info.get("name") or entry.id), str(info.get("version") or "")
     return FoundServer(name, version, session.version, tools)
+
+
+def _credentials(*, oauth: bool) -> str:
+    if not oauth:
+        return "a token: pass --header 'Authorization: Bearer …'."
+    flag = "people to sign in (OAuth): pass --oauth"
+    missing = missing_extras("oauth")
+    return f"{flag}." if missing is None else f"{flag}, which {missing}"
 
 
 @contextlib.contextmanager
@@ -216,11 +256,11 @@ def _plain_reason(text: str) -> str:
 
 
 def _save(
-    server: WrappedServer, settings: Settings, applied: Sequence[FileArgument], options: argparse.Namespace
+    wrapped: WrappedServers, settings: Settings, applied: Sequence[FileArgument], options: argparse.Namespace
 ) -> None:
     """Write the settings file and print what is left to do. Raises _NotSaved."""
     assert options.save is not None
-    text, variables = server.settings_file(applied, settings.core.port)
+    text, variables = wrapped.settings_file(applied, settings.core.port)
     refusal = refusal_to_write(options.save, text.encode(), force=options.force)
     if refusal is not None:
         raise _NotSaved(refusal)

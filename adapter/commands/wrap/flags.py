@@ -6,7 +6,8 @@ import argparse
 import ipaddress
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,16 +17,20 @@ from adapter.commands.command_parser import CommandParser, Commands, add_command
 
 def add_wrap(commands: Commands) -> None:
     """Add the command."""
-    text = "serve one server at a URL, without a settings file: a program, or a server on the network"
+    text = "serve servers at one URL, without a settings file: programs, or servers on the network"
     wrap = add_command(commands, "wrap", text, "commands.wrap.flags")
     wrap.add_argument(
         "server",
         nargs=argparse.REMAINDER,
         metavar="-- COMMAND … | URL",
-        help="the program with its arguments, or the URL of a server",
+        help="the program with its arguments, or the URL of a server; behind another -- the next one",
     )
     wrap.add_argument("--port", type=int, help="port on 127.0.0.1 (default: 8932); 0 takes a free one")
-    wrap.add_argument("--name", metavar="ID", help="id of the server, the end of its URL (default: found)")
+    wrap.add_argument(
+        "--name",
+        metavar="ID",
+        help="id of the server, the end of its URL (default: found; all for several servers)",
+    )
     wrap.add_argument("--root", type=Path, metavar="DIR", help="where files are kept (default: ./data/ID)")
     wrap.add_argument(
         "--env",
@@ -35,7 +40,7 @@ def add_wrap(commands: Commands) -> None:
         help="environment variable for the program, which gets few others; without a value that of this shell",
     )
     wrap.add_argument(
-        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="header sent to a URL"
+        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="header sent to the URL"
     )
     wrap.add_switch("--oauth", "people sign in at the URL: a first call is answered with a link")
     wrap.add_argument(
@@ -43,14 +48,14 @@ def add_wrap(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="TOOL:ARG",
-        help="this argument names a file that the tool reads",
+        help="this argument names a file that the tool reads; may be repeated",
     )
     wrap.add_argument(
         "--produce",
         action="append",
         default=[],
         metavar="TOOL:ARG",
-        help="this argument names a file that the tool writes",
+        help="this argument names a file that the tool writes; may be repeated",
     )
     wrap.add_switch("--auto", "handle all arguments as files that look like one")
     wrap.add_argument("--save", type=Path, metavar="FILE", help="also write a settings file for serve")
@@ -61,58 +66,101 @@ def add_wrap(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read what stands behind the flags, and run the command. Returns the exit status."""
     parser: CommandParser = arguments.parser
-    words = _words(arguments.server)
-    if len(words) > 1 and _is_url(words[0]):
-        # Flags may stand behind a URL, which takes no arguments of its own.
-        arguments = parser.parse_args(words[1:], arguments)
-        if extra := _words(arguments.server):
-            parser.error(f"a URL stands alone: {extra[0]}")
-        words = words[:1]
-    if not words:
+    try:
+        parts = split_servers(arguments.server)
+    except ValueError as error:
+        parser.error(f"a command in quotes cannot be read: {error}")
+    if not parts:
         parser.error(
             "name a program behind --, or a URL; for example: mcp-adapter wrap -- npx -y @playwright/mcp"
         )
+    if _is_url(parts[0][0]):
+        # Flags may stand behind a URL, which takes no arguments of its own.
+        arguments = parser.parse_args(parts[0][1:], arguments)
+        parts[0][1:] = arguments.server
+    for first, *extra in parts:
+        if _is_url(first) and extra:
+            parser.error(f"a URL stands alone: {extra[0]}")
     from adapter.commands.wrap import command
 
-    return command.run(_server(arguments, words), arguments)
+    return command.run(_wrapped(arguments, parts), arguments)
 
 
-def _words(server: list[str]) -> list[str]:
-    return server[1:] if server[:1] == ["--"] else server
+def split_servers(words: Sequence[str]) -> list[list[str]]:
+    """Split words into those of each server: ``--`` begins the next one, or stands before the first.
+
+    It belongs to a program instead that only runs others and has not named one yet (``npm exec -- package``), or where
+    flags or nothing follow. A command that is one word, in quotes, keeps what it has. Raises ValueError for quotes
+    that do not end.
+    """
+    parts: list[list[str]] = [[]]
+    for at, word in enumerate(words):
+        following = words[at + 1 : at + 2]
+        if word == "--" and _begins_server(parts[-1], following):
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return [_plain_words(part) for part in parts if part]
+
+
+def _begins_server(before: Sequence[str], following: Sequence[str]) -> bool:
+    if not before:
+        return True
+    return bool(following) and not following[0].startswith("-") and _program(before) is not None
+
+
+def _plain_words(part: list[str]) -> list[str]:
+    # Late: help does without it.
+    import shutil
+
+    if len(part) > 1 or len(part[0].split()) < 2 or shutil.which(part[0]) is not None:
+        return part
+    return shlex.split(part[0])
 
 
 def _is_url(word: str) -> bool:
     return word.lower().startswith(("http://", "https://"))
 
 
-def _server(arguments: argparse.Namespace, words: list[str]) -> Any:
-    from adapter.commands.wrap.flags import name_of_command, name_of_url
-    from adapter.commands.wrap.wrapped_settings import WrappedServer
+def _wrapped(arguments: argparse.Namespace, parts: Sequence[Sequence[str]]) -> Any:
+    from adapter.commands.wrap.wrapped_settings import WrappedServer, WrappedServers
 
-    url = words[0] if _is_url(words[0]) else None
-    parser = arguments.parser
-    if url is not None and arguments.env:
-        parser.error("--env is for programs; a URL takes --header")
-    if url is None and arguments.header:
-        parser.error("--header is for a URL; a program takes --env")
-    if arguments.oauth and (url is None or arguments.auto or arguments.consume or arguments.produce):
+    parser, urls = arguments.parser, [_is_url(part[0]) for part in parts]
+    _check_flags(arguments, urls)
+    given = dict(_pair(each, "=", "--env NAME=VALUE", parser) for each in arguments.env if "=" in each)
+    inherited = [_present(each, parser) for each in arguments.env if "=" not in each]
+    headers = dict(_pair(each, ":", "--header 'NAME: VALUE'", parser) for each in arguments.header)
+    merged = None if len(parts) == 1 else arguments.name or _MERGED
+    names = names_of(parts, merged) if arguments.name is None or merged else [arguments.name]
+    servers = [
+        WrappedServer(name, url=part[0], headers=headers, oauth=arguments.oauth)
+        if is_url
+        else WrappedServer(name, part, variables=given, inherited=inherited)
+        for name, part, is_url in zip(names, parts, urls, strict=True)
+    ]
+    id_ = merged or names[0]
+    return WrappedServers(id_, arguments.root or Path("data") / id_, _port(arguments.port), servers)
+
+
+def _check_flags(arguments: argparse.Namespace, urls: Sequence[bool]) -> None:
+    """End with an error for a flag that is not for these servers; ``urls`` tells which are URLs."""
+    parser, programs = arguments.parser, urls.count(False)
+    if arguments.env and programs != 1:
+        cure = "write env NAME=VALUE before a program" if programs else "a URL takes --header"
+        parser.error(f"--env is for one program; {cure}")
+    if arguments.header and urls.count(True) != 1:
+        cure = "name the headers in the file of --save" if any(urls) else "a program takes --env"
+        parser.error(f"--header is for one URL; {cure}")
+    names_tools = arguments.auto or arguments.consume or arguments.produce
+    if arguments.oauth and (urls != [True] or names_tools):
         parser.error(
-            "--oauth is for a URL, without --auto, --consume and --produce: its tools are known when somebody has "
+            "--oauth is for one URL, without --auto, --consume and --produce: its tools are known when somebody has "
             "signed in. Name them in the file of --save"
         )
-    id_ = arguments.name or (name_of_command(words) if url is None else name_of_url(url))
-    given = dict(_pair(each, "=", "--env NAME=VALUE", parser) for each in arguments.env if "=" in each)
-    return WrappedServer(
-        id_,
-        arguments.root or Path("data") / id_,
-        _port(arguments.port),
-        command=() if url is not None else words,
-        url=url,
-        variables=given,
-        inherited=[_present(each, parser) for each in arguments.env if "=" not in each],
-        headers=dict(_pair(each, ":", "--header 'NAME: VALUE'", parser) for each in arguments.header),
-        oauth=arguments.oauth,
-    )
+    if names_tools and len(urls) > 1:
+        parser.error(
+            "--auto, --consume and --produce are for one server. Name its files in the file of --save"
+        )
 
 
 def _port(port: int | None) -> int | None:
@@ -136,6 +184,9 @@ def _present(name: str, parser: CommandParser) -> str:
         parser.error(f"--env {name}: this variable is not set here; set it, or write --env {name}=VALUE")
     return name
 
+
+_MERGED = "all"
+"""The id of a mount of several servers."""
 
 FALLBACK = "server"
 """The name where the command or the URL says nothing."""
@@ -178,9 +229,21 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _AFFIXES = re.compile(r"\A(?:mcp-server-|server-|mcp-)|(?:-mcp-server|-server|-mcp)\Z")
 
 
+def names_of(parts: Sequence[Sequence[str]], taken: str | None = None) -> list[str]:
+    """Return a name for each of these commands and URLs; none is ``taken``."""
+    names: list[str] = []
+    for part in parts:
+        plain = name = name_of_url(part[0]) if _is_url(part[0]) else name_of_command(part)
+        number = 2
+        while name in (*names, taken and taken.lower()):
+            name, number = f"{plain}-{number}", number + 1
+        names.append(name)
+    return names
+
+
 def name_of_command(words: Sequence[str]) -> str:
     """Return a name for the server that a command starts: ``npx -y @playwright/mcp`` is ``playwright``."""
-    for word in _programs(words):
+    for word in (_program(words) or "", *words[:1]):
         if name := _name_of_program(word):
             return name
     return FALLBACK
@@ -198,8 +261,8 @@ def name_of_url(url: str) -> str:
     return _plain(host) or FALLBACK
 
 
-def _programs(words: Sequence[str]) -> Iterator[str]:
-    """Yield the word that names the program that is run at last, then the runner itself."""
+def _program(words: Sequence[str]) -> str | None:
+    """The word that names the program that is run at last; None where there are only programs that run another."""
     valued: Sequence[str] | None = None
     remaining = iter(words)
     for word in remaining:
@@ -210,9 +273,8 @@ def _programs(words: Sequence[str]) -> Iterator[str]:
         elif runner in _RUNNERS:
             valued = _RUNNERS[runner]
         elif valued is None or word not in _SUBCOMMANDS:
-            yield word
-            break
-    yield from words[:1]
+            return word
+    return None
 
 
 def _name_of_program(word: str) -> str:

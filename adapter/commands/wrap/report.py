@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from adapter.commands.progress_bar import count_of
-from adapter.commands.wrap.wrapped_settings import WrappedServer
+from adapter.commands.wrap.wrapped_settings import WrappedServers
 from adapter.rules.clients.client_file import entry_text
 from adapter.rules.clients.mcp_clients import CLIENTS, ServerAddress
 from adapter.rules.files.file_arguments import FileArgument
@@ -24,13 +24,14 @@ _LONGEST = 64
 class FoundServer(NamedTuple):
     """A server as it describes itself; ``protocol`` is the revision of MCP. ``tools`` are its definitions.
 
-    All is empty of one that nobody has asked yet.
+    All is empty of one that nobody has asked yet. ``refusal`` is the sentence about one that cannot be used.
     """
 
     name: str
     version: str
     protocol: str
     tools: list[Any]
+    refusal: str = ""
 
 
 class FoundTools(NamedTuple):
@@ -40,21 +41,23 @@ class FoundTools(NamedTuple):
     applied: Sequence[FileArgument]
 
 
-def address_of(server: WrappedServer, port: int) -> ServerAddress:
-    """Where clients find the server."""
-    return ServerAddress(server.id, f"http://127.0.0.1:{port}/mcp/{server.id}")
+def address_of(wrapped: WrappedServers, port: int) -> ServerAddress:
+    """Where clients find the servers."""
+    return ServerAddress(wrapped.id, f"http://127.0.0.1:{port}/mcp/{wrapped.id}")
 
 
-def report(server: WrappedServer, port: int, found: FoundServer, files: FoundTools) -> str:
-    """The text, without a newline at its end. Everything that the server says is escaped and bounded."""
-    address = address_of(server, port)
-    lines = [
-        f"{server.id} is at {address.url}",
+def report(wrapped: WrappedServers, port: int, found: Sequence[FoundServer], files: FoundTools) -> str:
+    """The text, without a newline at its end. Everything that the servers say is escaped and bounded."""
+    address = address_of(wrapped, port)
+    lines = [f"{wrapped.id} is at {address.url}", ""]
+    for server, each in zip(wrapped.servers, found, strict=True):
+        if len(found) > 1:
+            lines.append(f"{server.id} ({address.url.removesuffix(wrapped.id)}{server.id}):")
+        lines += [*_described(each, address.url)]
+    lines += [
+        f"Files are kept in {wrapped.root}",
         "",
-        *_described(found),
-        f"Files are kept in {server.root}",
-        "",
-        *_files(files, server.id),
+        *_files(files, wrapped.id),
         "Tell a client of it:",
         "",
         f"  mcp-adapter install claude-code --url {address.url}",
@@ -73,9 +76,13 @@ def _json(address: ServerAddress) -> str:
     return entry_text("json", client.keys, address.name, client.entry(address)).rstrip()
 
 
-def _described(found: FoundServer) -> Iterator[str]:
+def _described(found: FoundServer, url: str) -> Iterator[str]:
+    if found.refusal:
+        yield found.refusal
+        return
     if not found.protocol:
-        yield "Its tools are listed when somebody has signed in: a first call is answered with a link to open."
+        yield "Its tools are listed when somebody has signed in. Any first call is answered with the link, such as"
+        yield f"  mcp-adapter tools {url}"
         return
     count = len(found.tools)
     name = shown(f"{found.name} {found.version}".rstrip(), _LONGEST)

@@ -1,4 +1,4 @@
-"""The settings of a server that is named on the command line: its tree, its file arguments, and its settings file."""
+"""The settings of servers that are named on the command line: their tree, file arguments, and settings file."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from adapter.settings.file.yaml_text import listen_address
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 
+HOST_VARIABLE = "MCP_ADAPTER_WRAP_HOST"
+"""Set in a container, whose loopback nobody reaches: where to listen in place of 127.0.0.1."""
+
 _SSE_PATH = re.compile(r"/sse/?\Z")
 _FLAGS: Mapping[Direction, str] = {"consume": "--consume", "produce": "--produce"}
 
@@ -31,8 +34,6 @@ class WrappedServer(NamedTuple):
     """
 
     id: str
-    root: Path
-    port: int | None
     command: Sequence[str] = ()
     url: str | None = None
     variables: Mapping[str, str] = {}
@@ -50,22 +51,55 @@ class WrappedServer(NamedTuple):
         found: dict[str, Any] = {"transport": "stdio", "command": _absolute(program), "args": arguments}
         if self.variables:
             found["env"] = dict(self.variables)
-        if self.inherited:
-            found["inherit_env"] = list(self.inherited)
-        return found
+        return found | self._inheritance()
+
+    def as_of_client(self) -> dict[str, Any]:
+        """The server as a client's file would have it, with secrets."""
+        if self.url is not None:
+            return {"url": self.url, "headers": dict(self.headers)}
+        program, *arguments = self.command
+        return {"command": _absolute(program), "args": arguments, "env": dict(self.variables)}
+
+    def beyond_clients(self) -> dict[str, Any]:
+        """The keys of ``upstream`` that no client's file has."""
+        return self._auth() | self._inheritance()
 
     def _auth(self) -> dict[str, Any]:
         return {"auth": {"type": "authorization_code"}} if self.oauth else {}
 
+    def _inheritance(self) -> dict[str, Any]:
+        return {"inherit_env": list(self.inherited)} if self.inherited else {}
+
+
+class WrappedServers(NamedTuple):
+    """The servers of one command, at an address that ends in ``id``: that of the only server, or of a merged mount.
+
+    Their files are kept in ``root``.
+    """
+
+    id: str
+    root: Path
+    port: int | None
+    servers: Sequence[WrappedServer]
+
+    @property
+    def oauth(self) -> bool:
+        """Tell whether people sign in at a server."""
+        return any(each.oauth for each in self.servers)
+
     def settings(self, file_arguments: Sequence[FileArgument] = ()) -> Settings:
-        """The settings with which the server is served. Raises SettingsError."""
-        entry = {"id": self.id, "upstream": self.upstream(), "adapters": adapters_of(file_arguments)}
+        """The settings with which the servers are served; the arguments are those of the only one.
+
+        Raises SettingsError.
+        """
         given: dict[str, Any] = {
-            "core.host": "127.0.0.1",
+            "core.host": os.environ.get(HOST_VARIABLE, "127.0.0.1"),
             "core.allow_artifacts_download": True,
             "storage.root": str(self.root),
-            "servers": [entry],
+            "servers": [{"id": each.id, "upstream": each.upstream()} for each in self.servers],
+            **self._mounts(),
         }
+        given["servers"][0]["adapters"] = adapters_of(file_arguments)
         if self.port is not None:
             given["core.port"] = self.port
         if self.oauth:
@@ -74,26 +108,23 @@ class WrappedServer(NamedTuple):
 
     def settings_file(self, file_arguments: Sequence[FileArgument], port: int) -> tuple[str, dict[str, str]]:
         """The text of a settings file that says the same, and the variables in place of secrets, with their places."""
-        if self.url is not None:
-            entry: dict[str, Any] = {"url": self.url, "headers": dict(self.headers)}
-        else:
-            program, *arguments = self.command
-            entry = {"command": _absolute(program), "args": arguments, "env": dict(self.variables)}
-        converted = ConvertedServers({self.id: entry})
-        server = converted.entries[0]
-        server["upstream"] |= self._auth()
-        if self.inherited:
-            server["upstream"]["inherit_env"] = list(self.inherited)
+        converted = ConvertedServers({each.id: each.as_of_client() for each in self.servers})
+        for each, entry in zip(self.servers, converted.entries, strict=True):
+            entry["upstream"] |= each.beyond_clients()
         if file_arguments:
-            server["adapters"] = adapters_of(file_arguments)
+            converted.entries[0]["adapters"] = adapters_of(file_arguments)
         tree: dict[str, Any] = {
             "core": {"host": "127.0.0.1", "port": port, "allow_artifacts_download": True},
             "storage": {"root": str(self.root)},
-            "servers": [server],
+            "servers": converted.entries,
+            **self._mounts(),
         }
         if self.oauth:
             tree["core"]["public_base_url"] = _base(port)
         return _HEAD + _yaml(tree), converted.variables
+
+    def _mounts(self) -> dict[str, Any]:
+        return {"mounts": [{"id": self.id, "servers": ["*"]}]} if len(self.servers) > 1 else {}
 
 
 def _base(port: int) -> str:

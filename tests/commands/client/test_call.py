@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.commands.client.speaking import Speaking, painted, run, speaking, text
+from tests.commands.client.speaking import PAINT, Speaking, painted, run, speaking, text
 from tests.edge.raw import Exchange, event
 
 
@@ -71,9 +71,11 @@ async def test_a_tool_that_fails_ends_with_1(tmp_path: Path) -> None:
         (["paint"], "paint also needs what."),
         (["draw", "what=y"], "The server has no tool draw; it has paint."),
         (["paint", "what"], "what is no argument: write name=value"),
-        (["paint", "what=@a.txt"], "This server takes no files from here: "),
+        (["paint", "what=@a.txt"], "mcp-adapter wrap --consume paint:what"),
         (["paint", "--header", "x"], "Write --header 'NAME: VALUE'."),
         (["paint", "--nonsense"], "unrecognized arguments: --nonsense"),
+        (["paint", "--nonsense"], "usage: mcp-adapter call [FLAG ...] URL TOOL [NAME=VALUE | FLAG ...]"),
+        ([], "the following arguments are required: TOOL\n"),
     ],
 )
 async def test_wrong_words_end_with_2(tmp_path: Path, words: list[str], says: str) -> None:
@@ -82,6 +84,21 @@ async def test_wrong_words_end_with_2(tmp_path: Path, words: list[str], says: st
         done = await run(tmp_path, "call", server.url, *words)
         assert (done.returncode, done.stdout) == (2, "") and says in done.stderr, done.stderr
         assert not server.calls("tools/call")
+
+
+async def test_an_argument_that_is_not_declared_is_told(tmp_path: Path) -> None:
+    """Its tool would get a handle that means nothing to it: the flag that declares it is named."""
+
+    async def offer(exchange: Exchange, server: Speaking) -> None:
+        await exchange.json(text(exchange, "", structuredContent={"upload_url": f"{server.url}/none"}))
+
+    (tmp_path / "a.txt").write_text("a")
+    async with speaking(
+        offer, PAINT, {"name": "demo_get_upload_url", "inputSchema": {"type": "object"}}
+    ) as server:
+        done = await run(tmp_path, "call", server.url, "paint", "what=@a.txt")
+    assert done.stderr.startswith("paint does not say that what takes files")
+    assert "mcp-adapter wrap --consume paint:what" in done.stderr
 
 
 async def test_a_text_may_begin_with_an_at_sign(tmp_path: Path) -> None:

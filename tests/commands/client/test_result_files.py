@@ -6,7 +6,10 @@ import base64
 from pathlib import Path
 
 import orjson
+import pytest
 
+from adapter.commands.client.result_files import save
+from adapter.upstream.transfers import TransferFailed
 from tests.commands.client.speaking import Speaking, reply, run, speaking
 from tests.edge.raw import Exchange
 
@@ -85,3 +88,20 @@ async def test_without_a_folder_files_are_named_only(tmp_path: Path) -> None:
         done = await run(tmp_path, "call", server.url, "paint", "what=x")
     assert "[image/png, 9 B; --save-to DIR saves it]\n" in done.stderr and PNG not in done.stdout
     assert orjson.dumps(PNG)[1:-1] not in done.stderr.encode()
+
+
+async def test_more_than_may_be_saved_is_not(tmp_path: Path) -> None:
+    """What one file leaves is for the next; of one that is too large nothing stays."""
+    picture = {"type": "image", "data": PNG, "mimeType": "image/png"}
+    saved = []
+    with pytest.raises(TransferFailed, match="larger than the 3 bytes"):
+        async for path in save({"content": [picture, picture]}, "paint", tmp_path, Nothing(), most=12):
+            saved.append(path)
+    assert saved == [tmp_path / "paint.png"] == list(tmp_path.iterdir())
+
+
+class Nothing:
+    """A server without resources."""
+
+    async def read(self, uri: str) -> list[dict[str, object]]:
+        raise AssertionError(uri)

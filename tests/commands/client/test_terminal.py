@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.client.speaking import Speaking, speaking, text
-from tests.commands.client.test_questions import FORM, asking
+from tests.commands.client.test_terminal_questions import FORM, asking
 from tests.edge.raw import Exchange
 
 HOSTILE = "\x1b[2J\x9b31m\u202e\r\nnext\tline " * 100_000

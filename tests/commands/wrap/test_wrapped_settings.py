@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from adapter.commands.wrap.wrapped_settings import WrappedServer, adapters_of, named_arguments, with_all
+from adapter.commands.wrap.wrapped_settings import (
+    HOST_VARIABLE,
+    WrappedServer,
+    WrappedServers,
+    adapters_of,
+    named_arguments,
+    with_all,
+)
 from adapter.rules.files.file_arguments import FileArgument, propose
 from adapter.settings.file.load import load
 from adapter.settings.section import SettingsError
@@ -34,12 +41,7 @@ def test_named_arguments_become_entries() -> None:
     )
     assert adapters_of(named) == [
         {"type": "upload_consumer", "tools": ["read_page"], "file_path_argument": "path", "edits": True},
-        {
-            "type": "upload_consumer",
-            "tools": ["look"],
-            "file_path_argument": "image",
-            "delivery": "base64",
-        },
+        {"type": "upload_consumer", "tools": ["look"], "file_path_argument": "image", "delivery": "base64"},
         {"type": "upload_consumer", "tools": ["many"], "file_path_argument": "files[].path", "edits": True},
         {"type": "artifact_producer", "tools": ["convert"], "output_path_argument": "output_file"},
     ]
@@ -98,14 +100,13 @@ def test_all_means_the_first_of_each_kind_beside_those_named() -> None:
 def test_a_saved_file_says_what_is_served_and_no_secret(tmp_path: Path) -> None:
     """Loaded with its variables it has the same servers; the value of a token is not in it."""
     secret = "hunter2-hunter2-hunter2"
-    server = WrappedServer(
+    program = WrappedServer(
         "a",
-        tmp_path / "data",
-        9000,
         command=["./run.sh", "--api-key", secret, "x: #y"],
         variables={"A_TOKEN": secret, "LEVEL": "debug"},
         inherited=["LANG"],
     )
+    server = WrappedServers("a", tmp_path / "data", 9000, [program])
     applied = [FileArgument("t", "path", "consume", "it was named")]
     text, variables = server.settings_file(applied, 9000)
     assert secret not in text and len(variables) == 2
@@ -120,7 +121,8 @@ def test_a_saved_file_says_what_is_served_and_no_secret(tmp_path: Path) -> None:
 
 def test_people_sign_in_at_a_url(tmp_path: Path) -> None:
     """Links lead to the port that is served, and the saved file says the same."""
-    server = WrappedServer("x", tmp_path, 9000, url="https://x.example/mcp", oauth=True)
+    upstream = WrappedServer("x", url="https://x.example/mcp", oauth=True)
+    server = WrappedServers("x", tmp_path, 9000, [upstream])
     served = server.settings()
     assert served.servers[0].upstream.auth.type == "authorization_code"
     assert served.core.public_base_url == "http://127.0.0.1:9000"
@@ -131,13 +133,39 @@ def test_people_sign_in_at_a_url(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "transport"),
-    [("https://x.example/mcp", "streamable_http"), ("https://x.example/sse?a=1", "sse")],
+    ("url", "transport"), [("https://x.example/mcp", "streamable_http"), ("https://x.example/sse?a=1", "sse")]
 )
 def test_a_url_is_served_with_its_headers(url: str, transport: str, tmp_path: Path) -> None:
     """A path that ends with /sse is of the older transport."""
-    server = WrappedServer("x", tmp_path, None, url=url, headers={"Authorization": "Bearer abc"})
+    named = WrappedServer("x", url=url, headers={"Authorization": "Bearer abc"})
+    server = WrappedServers("x", tmp_path, None, [named])
     upstream = server.settings().servers[0].upstream
     assert (upstream.transport, upstream.static_headers) == (transport, {"Authorization": "Bearer abc"})
     text, variables = server.settings_file([], 8932)
     assert "abc" not in text and list(variables) == ["X_TOKEN"]
+
+
+def test_several_servers_have_one_address(tmp_path: Path) -> None:
+    """A merged mount of all, in their order; the saved file says the same."""
+    program = WrappedServer("b", command=["run", "--fast"], variables={"A_TOKEN": "hunter2-hunter2"})
+    servers = [program, WrappedServer("a", url="https://a.example/mcp")]
+    wrapped = WrappedServers("all", tmp_path / "data", 9000, servers)
+    served = wrapped.settings()
+    assert [entry.id for entry in served.members_of(served.mounts[0])] == ["b", "a"]
+    assert served.mounts[0].path == "/mcp/all"
+    text, variables = wrapped.settings_file([], 9000)
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    loaded = load(file, environ=dict.fromkeys(variables, "hunter2-hunter2"))
+    assert (loaded.servers, loaded.mounts) == (served.servers, served.mounts)
+
+
+@pytest.mark.parametrize(("said", "host"), [(None, "127.0.0.1"), ("0.0.0.0", "0.0.0.0")])
+def test_only_a_container_is_listened_on_from_outside(
+    said: str | None, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the variable of the image nobody else on the network reaches a wrapped server."""
+    if said is not None:
+        monkeypatch.setenv(HOST_VARIABLE, said)
+    wrapped = WrappedServers("a", tmp_path, None, [WrappedServer("a", url="http://127.0.0.1:9/mcp")])
+    assert wrapped.settings().core.host == host

@@ -1,0 +1,184 @@
+"""Files between this machine and a server that a host reaches through ``mcp-adapter connect``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from adapter.commands.connect.folders import Folders, NotAllowed, OpenedFile
+from adapter.rules.calls.rounds import STATE, asks_for_input, state_of
+from adapter.rules.files.marked_arguments import MarkedArgument, marked_arguments, texts_at
+from adapter.rules.text.unicode import shown
+from adapter.upstream.transfers import TransferFailed, upload_opened
+from adapter.wire.envelope import Envelope, dump, parse
+from adapter.wire.spans import Edit, Insert, Replace, edit
+
+MOST_TOOLS = 10_000
+"""Tools that take files."""
+
+MOST_FILES = 100
+"""Files of one call."""
+
+MOST_ROUNDS = 1000
+"""Calls that a server goes on with once their person has answered it."""
+
+_MOST_PAGES = 100
+_LONGEST_REASON = 500
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_PORTS = {"http": 80, "https": 443}
+
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+"""Asks the server something beside a request of the host. The result; raises AdapterError, ServerRefused."""
+
+
+Handles = dict[tuple[str, str], str]
+"""The handle of each file that went up: by the tool that gave out the URL, and the text that named the file."""
+
+
+def same_server(url: str, other: str) -> bool:
+    """Tell whether two addresses have one origin. A server may name itself by any name of this machine."""
+    origins = []
+    for each in (url, other):
+        try:
+            parts = urlsplit(each)
+            host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
+        except ValueError:
+            return False
+        origins.append((parts.scheme, "localhost" if host in _LOOPBACK else host, port))
+    return origins[0] == origins[1] and origins[0][0] in _PORTS
+
+
+class LocalUploads:
+    """Uploads the files that a call names by their paths, and puts their handles in the place of these.
+
+    Only arguments that take files by the server's definitions are looked at.
+    """
+
+    def __init__(self, url: str, folders: Folders) -> None:
+        self._url, self._folders = url, folders
+        self._tools: dict[str, list[MarkedArgument]] = {}
+        self._rounds: dict[bytes, Handles] = {}
+        self._listed = False
+
+    def learn(self, data: bytes) -> bytes:
+        """Take note of a page of definitions; the page, in which models are told of the folders."""
+        page = _member(parse(data), "result")
+        tools = _members(page, "tools")
+        # A failure tells of no tools, and other pages may follow.
+        self._listed = self._listed or (bool(tools) and not _member(page, "nextCursor"))
+        edits: dict[tuple[str | int, ...], Edit] = {}
+        hint = f" A path of a file in {self._folders.shown} on this machine will do as well: it is uploaded."
+        for number, tool in enumerate(tools):
+            name = tool.get("name") if isinstance(tool, dict) else None
+            if not isinstance(name, str):
+                continue
+            self._tools.pop(name, None)
+            marks = list(marked_arguments(tool.get("inputSchema")))
+            if marks and len(self._tools) < MOST_TOOLS:
+                self._tools[name] = marks
+            for mark in marks:
+                place = ("result", "tools", number, *mark.place)
+                if place not in edits:
+                    edits[place] = Insert(place, dump(mark.description + hint))
+        try:
+            return edit(data, list(edits.values())) if edits else data
+        except ValueError:
+            return data  # members that are there twice
+
+    def keep(self, answer: bytes, handles: Handles) -> None:
+        """Keep the handles of a call if its answer asks for input: the next round has the same arguments.
+
+        Raises BadJson.
+        """
+        if STATE in answer and (state := asks_for_input(parse(answer))) is not None:
+            self._rounds[_key(state)] = handles
+            if len(self._rounds) > MOST_ROUNDS:
+                del self._rounds[next(iter(self._rounds))]
+
+    async def uploaded(self, call: Envelope, ask: Ask) -> tuple[Envelope, Handles]:
+        """The call with handles, and these. Raises NotAllowed, and what ``ask`` raises."""
+        if not self._listed:
+            await self._list(ask)
+        marks = self._tools.get(call.name or "")
+        if not marks:
+            return call, {}
+        params = parse(call.body).get("params")
+        arguments = params.get("arguments") if isinstance(params, dict) else None
+        helpers = {mark.names: mark.helper for mark in marks}
+        texts = {
+            place: (helper, text)
+            for names, helper in helpers.items()
+            for place, text in texts_at(arguments, names)
+        }
+        handles = dict(self._rounds.get(_key(state_of(params) or ""), {}))
+        with contextlib.ExitStack() as closing:
+            files = {}
+            for helper, text in dict.fromkeys(key for key in texts.values() if key not in handles):
+                if (file := await asyncio.to_thread(self._folders.opened, text)) is not None:
+                    files[helper, text] = file
+                    closing.callback(file.content.close)
+                if len(files) > MOST_FILES:
+                    raise NotAllowed(
+                        f"Nothing was uploaded: one call takes at most {MOST_FILES} local files."
+                    )
+            for helper in {helper for helper, _ in files}:
+                own = {key: file for key, file in files.items() if key[0] == helper}
+                handles |= zip(own, await self._sent(helper, [*own.values()], ask), strict=True)
+        edits = [
+            Replace(("params", "arguments", *place), dump(handles[key]))
+            for place, key in texts.items()
+            if key in handles
+        ]
+        return (call.with_body(edit(call.body, edits)) if edits else call), handles
+
+    async def _sent(self, helper: str, files: list[OpenedFile], ask: Ask) -> list[str]:
+        offer = await ask("tools/call", {"name": helper, "arguments": {}})
+        url = _member(offer, "structuredContent", "upload_url")
+        if not isinstance(url, str):
+            said = next((_member(each, "text") for each in _members(offer, "content")), None)
+            why = said if isinstance(said, str) else f"{helper} gives no URL."
+            raise NotAllowed(f"The server takes no upload now: {shown(why, _LONGEST_REASON)}")
+        if not same_server(self._url, url):
+            raise NotAllowed(
+                "Nothing was uploaded: the server's upload URL is not at its own address, "
+                f"{self._url}, but {shown(url, _LONGEST_REASON)}."
+            )
+        try:
+            uploads = await upload_opened(url, files, {}, lambda _: None)
+        except TransferFailed as failure:
+            raise NotAllowed(f"The upload failed. {shown(str(failure), _LONGEST_REASON)}") from None
+        handles = [_member(each, "upload_handle") for each in uploads]
+        if not all(isinstance(handle, str) for handle in handles):
+            raise NotAllowed("The upload failed. The server gives no handle for a file.")
+        return handles
+
+    async def _list(self, ask: Ask) -> None:
+        """Read the definitions, which the host knows from an earlier run."""
+        params: dict[str, Any] = {}
+        for _ in range(_MOST_PAGES):
+            page = await ask("tools/list", params)
+            self.learn(dump({"result": page}))
+            cursor = _member(page, "nextCursor")
+            if not isinstance(cursor, str):
+                break
+            params = {"cursor": cursor}
+        self._listed = True
+
+
+def _key(state: str) -> bytes:
+    return hashlib.sha256(state.encode("utf-8", "surrogatepass")).digest()
+
+
+def _member(value: Any, *names: str) -> Any:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _members(value: Any, *names: str) -> list[Any]:
+    found = _member(value, *names)
+    return found if isinstance(found, list) else []
