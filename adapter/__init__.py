@@ -16,7 +16,7 @@ A call flows from ``edge`` through ``relay`` to ``upstream``, and its answer flo
 * ``startup``: the reasons why a start failed, and those who are told.
 * ``app``: builds every object once and runs it. ``workers``: several processes on one port. ``commands``, ``cli``,
   ``demo``: the command line. ``api``: names for programs that embed the adapter, and for authors of scripts.
-  ``version``: that of the installed package.
+  ``version``: that of the installed package. ``extras``: the libraries that it may lack.
 
 Imports point downwards only; ``tests/test_layers.py`` has the table.
 """

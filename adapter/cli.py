@@ -9,10 +9,19 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from adapter.commands.command_parser import JSON, CommandParser, Commands, add_command, add_topics
+from adapter.commands.command_parser import (
+    JSON,
+    CommandParser,
+    Commands,
+    add_command,
+    add_settings_flags,
+    add_topics,
+    failed,
+    settings_error,
+)
 from adapter.commands.flags import add_commands
-from adapter.commands.settings_flags import add_settings_flags, settings_error
 from adapter.commands.wrap.flags import add_wrap
+from adapter.extras import extra_of, missing_extras
 from adapter.version import VERSION
 
 OK, BAD_SETTINGS, INTERRUPTED = 0, 2, 130
@@ -43,6 +52,11 @@ def run(argv: Sequence[str] | None = None) -> int:
         # The reader closed the pipe, as head does. Python would flush once more at its end, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except ModuleNotFoundError as missing:
+        extra = extra_of(missing)
+        if extra is None:
+            raise
+        return failed(f"{given[0]} {missing_extras(extra)}", BAD_SETTINGS)
     except settings_error() as refused:
         print(f"mcp-adapter: the settings cannot be used:\n{refused}", file=sys.stderr)
         return BAD_SETTINGS
@@ -52,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="mcp-adapter",
         description="Reverse proxy for MCP servers that also moves files.",
-        epilog="New here? mcp-adapter init writes a settings file, and mcp-adapter serve uses it.",
+        epilog="New here? mcp-adapter demo shows it, and mcp-adapter wrap -- COMMAND serves an MCP server of yours.",
     )
     parser.add_argument("--version", action="version", version=f"mcp-adapter {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -94,7 +108,7 @@ def _add_init(commands: Commands) -> None:
 def _add_serve(commands: Commands) -> None:
     serve = add_command(commands, "serve", "run the adapter")
     add_settings_flags(serve)
-    serve.add_switch("--watch", "restart when the settings file or a script below its folder changes")
+    serve.add_switch("--watch", "use changed settings and scripts at once, also such that need a new process")
     serve.add_switch(
         "--retry-start",
         "stay up when the start fails, with failing readiness and the reason in /healthz, and try again "
@@ -104,8 +118,6 @@ def _add_serve(commands: Commands) -> None:
     serve.add_argument("--failed-starts", type=int, default=0, help=argparse.SUPPRESS)
     # What the command starts itself as where there are workers: the process is the same, its memory is not.
     serve.add_switch("--supervise", argparse.SUPPRESS)
-    # What --watch starts: its standard input ends when the watcher does.
-    serve.add_switch("--watched", argparse.SUPPRESS)
     # Of a process that serves, which has another one read its settings again.
     serve.add_switch("--read-settings", argparse.SUPPRESS)
 
@@ -114,7 +126,10 @@ def _add_check(commands: Commands) -> None:
     check = add_command(commands, "check", "find problems of the settings, without serving them")
     add_settings_flags(check)
     check.add_switch("--effective", "print all settings as they hold, with secrets masked")
-    check.add_switch("--connect", "also connect to each server; exits with 1 if one is unreachable")
+    check.add_switch(
+        "--connect",
+        "also connect to each server, issuer of tokens and Redis; exits with 1 if one is unreachable",
+    )
     check.add_switch("--json", JSON)
 
 

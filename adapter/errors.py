@@ -284,6 +284,20 @@ class UpstreamUnanswered(AdapterError):
     hint = "The upstream server closed the connection before it answered; the call may have run."
 
 
+class CallLost(UpstreamUnanswered):
+    """A call that waited for an answer of its client, and cannot go on. ``data`` names the replica that had it."""
+
+    code = "call_lost"
+    hint = "The call that waited for this answer is gone; it may have run."
+
+
+class RequestStateRefused(AdapterError):
+    """Counted by its code, for nobody but an attacker sends another state than the one that was given."""
+
+    code, rpc, http = "request_state_refused", -32602, 400
+    hint = "This requestState is not that of a call of this caller with these arguments, or it was changed."
+
+
 class UpstreamNotStarted(AdapterError):
     """``reason`` is a sentence for operators: it may name the command, a folder and a setting."""
 

@@ -1,5 +1,5 @@
-"""The composition root. ``build`` puts the parts together in the order of the floors: ``sessions``, ``files``,
-``tools``, ``servers``, ``relay``, ``edge``, ``console``. Each is given ``base``, to which it adds its routes and its
+"""The composition root. ``build`` puts the parts together in the order of the floors: ``base``, ``files``,
+``tools``, ``servers``, ``core``, ``edge``, ``console``. Each is given ``base``, to which it adds its routes and its
 tasks of the cleanup. ``run`` starts and stops them, on a port or inside a host's application; ``serve`` is the process.
 """
 

@@ -1,4 +1,4 @@
-"""What all parts of the adapter are built on, and what each of them contributes to the whole."""
+"""What all parts of the adapter are built on: what each of them contributes to the whole, and the sessions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -14,6 +14,13 @@ from adapter import log
 from adapter.edge.http.request import Branch, LateBranches
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.cleanup import CleanupTask
+from adapter.relay.files.scopes import Scopes
+from adapter.relay.notifications import MessageClaims, Notifications, SharedNotifications
+from adapter.relay.sessions.idle_sessions import LastSeen
+from adapter.relay.sessions.principal_sessions import PrincipalSessions
+from adapter.relay.sessions.renewal import Renewal
+from adapter.relay.sessions.session_map import SessionLimits, Sessions
+from adapter.relay.sessions.upstream_sessions import UpstreamSessions
 from adapter.settings.root import Settings
 from adapter.state.watched import WatchedStore
 
@@ -42,10 +49,10 @@ class SharedChecks:
         self._workers = ValidationWorkers(ValidationLimits(), self._log)
         return SchemaChecks(self._workers, self._log)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End the processes."""
         if self._workers is not None:
-            self._workers.close()
+            await self._workers.close()
 
 
 class Base:
@@ -82,3 +89,55 @@ class Base:
         task = asyncio.get_running_loop().create_task(end)
         self.retiring.add(task)
         task.add_done_callback(self.retiring.discard)
+
+
+# --- sessions ----------------------------------------------------------------------------------------------
+
+
+class SessionStack(NamedTuple):
+    """The sessions of clients, the scopes that own files and pins, and the sessions with upstreams.
+
+    ``shared_notifications`` is None where no other process uses the store.
+    """
+
+    sessions: Sessions
+    scopes: Scopes
+    notifications: Notifications
+    upstream: UpstreamSessions
+    last_seen: LastSeen
+    shared_notifications: SharedNotifications | None
+
+
+def build_sessions(base: Base) -> SessionStack:
+    """Build the parts that know about sessions."""
+    store, limits = base.store, base.settings.sessions
+    sessions = Sessions(
+        store,
+        SessionLimits(
+            max_active=limits.max_active,
+            max_in_flight=limits.max_in_flight_per_session,
+            idle_ttl=limits.idle_ttl_seconds,
+            allow_revival=limits.allow_revival,
+            tombstone_ttl=limits.tombstone_ttl_seconds,
+        ),
+        base.clock,
+    )
+    notifications = Notifications()
+    shared = None
+    if store.shared:
+        shared = SharedNotifications(store, notifications, MessageClaims(store, base.background, base.clock))
+    scopes = Scopes(store, per_principal=limits.scope == "principal", clock=base.clock)
+    base.on_loss.append(scopes.store_lost)
+    return SessionStack(
+        sessions,
+        scopes,
+        notifications,
+        UpstreamSessions(
+            sessions,
+            PrincipalSessions(sessions, serves=limits.missing_id == "principal"),
+            Renewal(sessions, base.background, base.log),
+            limits.upstream_session_termination_retries,
+        ),
+        LastSeen(sessions),
+        shared,
+    )

@@ -8,13 +8,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from adapter import log
+from adapter.app.base import build_sessions
 from adapter.app.console import BuiltConsole, LazyConsole
-from adapter.app.core import Core
+from adapter.app.core import Core, build_cleanup, build_relay
 from adapter.app.edge import build_body_terms, build_front, build_guard, record
 from adapter.app.files import FileSecrets
-from adapter.app.relay import build_cleanup, build_relay
 from adapter.app.servers import Upstreams, build_servers
-from adapter.app.sessions import build_sessions
 from adapter.app.state import build_store, with_fallback
 from adapter.app.tools import ToolGuards
 from adapter.edge.health import Health
@@ -76,9 +75,7 @@ def build(
     if registry is not None:
         from adapter.app.measuring.parts import AdapterMetrics
 
-        app.metering = AdapterMetrics(
-            settings, registry, app.log, None if app.telemetry is None else app.telemetry.requests
-        )
+        app.metering = AdapterMetrics(settings, registry, app.log, app.tracing)
     if fallback is not None:
         app.on_loss.append(fallback.store_lost)
     app.on_loss.append(lambda: tell_all(watched.listeners, methodcaller("rows_unknown")))
@@ -185,7 +182,7 @@ def _build_edge(app: App, verifier: TokenVerifier | None) -> None:
         app.plans.require()
     app.front = build_front(app)
     app.bodies = build_body_terms(settings)
-    app.patience = Patience(idle=settings.core.client_timeouts.idle_seconds)
+    app.patience = Patience()
 
 
 def _console(app: App) -> LazyConsole:

@@ -1,37 +1,53 @@
-"""The store of files, and the routes to it. Loaded where files are active, or shown by the console."""
+"""The store of files, the routes to it, and the stages that put large results there. Loaded where files are active, or
+shown by the console.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from adapter.app.base import Base
+from adapter.app.base import Base, SessionStack
 from adapter.app.files import FileSecrets
-from adapter.app.sessions import SessionStack
 from adapter.edge.files.downloads import DownloadRoute
 from adapter.edge.files.ownership import Claims
 from adapter.edge.files.uploads import UploadRoute
 from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch
+from adapter.files.port import CaptureLimit
 from adapter.files.shelf import Shelf
 from adapter.relay.cleanup import CleanupTask
+from adapter.relay.files.artifact_capture import CaptureRule, ProducerRule
 from adapter.relay.files.artifact_resources import FileAccess
 from adapter.relay.files.file_registry import FileRegistry
+from adapter.relay.files.large_results import (
+    KnownCalls,
+    LargeResultRule,
+    LargeResults,
+    LargeResultStage,
+    PartKeeper,
+    TaskTools,
+)
+from adapter.relay.files.read_artifact_tool import ABOVE, LARGEST_ANSWER, SMALLEST_ANSWER, ReadRule
 from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.signed_urls import Links
 from adapter.relay.files.upload_batch import FileLimits
 from adapter.relay.files.upload_offers import UploadOffers
+from adapter.relay.stages import Call
+from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, RecordFile
+from adapter.rules.files.locators import Locator
 from adapter.rules.files.quota import Limits
+from adapter.rules.results.large_results import Terms
 from adapter.settings.root import Settings
 from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.settings.servers.server import ServerSettings
 
 if TYPE_CHECKING:
-    from adapter.pipeline.tracing import PlanTracer
     from adapter.relay.call.audit_trail import AuditTrail
+    from adapter.rules.calls.tracing import Tracer
 
 LINK_TTL = 600.0
 """Seconds for which a link to a file is good where the file itself has no time to live."""
@@ -135,9 +151,7 @@ class KeptFiles(FileSecrets):
             if told is not None:
                 await told(record)
 
-    def branches(
-        self, guard: Guard, trail: AuditTrail | None, tracing: PlanTracer | None
-    ) -> Sequence[Branch]:
+    def branches(self, guard: Guard, trail: AuditTrail | None, tracing: Tracer | None) -> Sequence[Branch]:
         """See FileSecrets."""
         settings = self.settings
         claims = Claims(self.sessions.sessions, self.scopes, guard)
@@ -202,3 +216,59 @@ def build_registry(base: Base, files: Shelf) -> FileRegistry:
         sweep_grace=storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None,
     )
     return FileRegistry(base.store, files, limits, base.clock, base.log)
+
+
+# --- large results -----------------------------------------------------------------------------------------
+
+
+KEPT_STAGES = 1024
+"""Tools of one server whose stage is kept; names come from clients."""
+
+KEPT_TASKS = 10_000
+"""Tasks of one server whose tool is remembered; the result of another one is that of any tool."""
+
+
+def reading_rule(settings: Settings, entry: ServerSettings) -> ReadRule | None:
+    """The rule for reading artifacts of a server; None where none of its tools has any."""
+    writes = any(each.edits if each.type == "upload_consumer" else each.persist for each in entry.adapters)
+    if not settings.artifacts.enabled or not (writes or entry.shortens):
+        return None
+    sections = (stages.large_results for stages in entry.stages.values())
+    most = min((section.above for section in sections if section), default=ABOVE)
+    rule = ReadRule(entry.id, settings.artifacts.uri_scheme)
+    egress = entry.stages_for(rule.tool_name).limits.egress
+    # What leaves cut would be lost, as the answer says how to go on behind it.
+    least = most if egress is None else max(SMALLEST_ANSWER, egress)
+    return rule._replace(most=min(most, least, LARGEST_ANSWER))
+
+
+def shortening(
+    files: KeptFiles,
+    entry: ServerSettings,
+    offers: Callable[[Call], Awaitable[Offered]] | None,
+    limit: CaptureLimit,
+    *,
+    exposed: bool,
+) -> LargeResults:
+    """The stages of one server's tools; ``offers`` gives their definitions. What is kept has at most ``limit``."""
+    hosted = {tool.name: tool for tool in entry.tools.define}
+    known, tasks = KnownCalls(files.sessions.sessions.row, offers), TaskTools(KEPT_TASKS)
+    links = files.links if files.settings.core.allow_artifacts_download else None
+    scheme = files.settings.artifacts.uri_scheme
+
+    def stage_of(tool: str) -> LargeResultStage | None:
+        stages = entry.stages_of(hosted[tool]) if tool in hosted else entry.stages_for(tool)
+        section = stages.large_results
+        if section is None:
+            return None
+        terms = Terms(section.above, section.preview, f"{entry.id}_read_artifact")
+        rule = LargeResultRule(terms, section.hosts, stages.limits.egress)
+        kept = ProducerRule(
+            entry.id, tool, None, Locator("none"), limit=limit, exposed=exposed, scheme=scheme
+        )
+        keeper = PartKeeper(
+            CaptureRule(files.registry, files.files, kept), links, files.sessions.notifications
+        )
+        return LargeResultStage(tool, rule, keeper, known, tasks, files.base.log)
+
+    return LargeResults(lru_cache(KEPT_STAGES)(stage_of), tasks)

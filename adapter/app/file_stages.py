@@ -7,11 +7,9 @@ from functools import partial
 from typing import Any
 
 from adapter.app.attaching import Attaching, file_parameters
-from adapter.app.base import Base
-from adapter.app.file_keeping import KeptFiles, takes_uploads
-from adapter.app.large_results import reading_rule, shortening
+from adapter.app.base import Base, SessionStack
+from adapter.app.file_keeping import KeptFiles, reading_rule, shortening, takes_uploads
 from adapter.app.servers import read_timeouts
-from adapter.app.sessions import SessionStack
 from adapter.files.port import CaptureLimit
 from adapter.relay.call.call_gate import Cancellations
 from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts

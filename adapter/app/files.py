@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from adapter.app.base import Base
-from adapter.app.sessions import SessionStack
+from adapter.app.base import Base, SessionStack
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.artifact_members import ArtifactMembers
 from adapter.relay.files.signed_urls import Credentials
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
     from adapter.app.attaching import Attaching
     from adapter.edge.http.access import Guard
     from adapter.edge.http.request import Branch
-    from adapter.pipeline.tracing import PlanTracer
     from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.files.file_registry import FileRegistry
     from adapter.relay.files.large_results import LargeResults
     from adapter.relay.stages import Call
     from adapter.relay.tools.catalogue_reader import Offered
+    from adapter.rules.calls.tracing import Tracer
     from adapter.rules.files.file_records import RecordFile
 
 
@@ -122,7 +121,7 @@ class FileSecrets:
         self,
         guard: Guard,  # noqa: ARG002  (as above)
         trail: AuditTrail | None,  # noqa: ARG002 - as where files are kept
-        tracing: PlanTracer | None,  # noqa: ARG002 - as where files are kept
+        tracing: Tracer | None,  # noqa: ARG002 - as where files are kept
     ) -> Sequence[Branch]:
         """The file routes beside the mounts. ``trail`` records uploads and downloads, ``tracing`` a span of each
         request; None where nothing is recorded.

@@ -177,7 +177,7 @@ class HostedTools:
         inputs = self._inputs(declared, place)
         if inputs is None or len(problems) > before:
             return None
-        expose = self.settings.errors_for(entry, entry.stages_of(declared)).expose
+        expose = self.settings.core.errors.expose
         work: Work | None = None
         kept: str | None = None
         if declared.handler is not None:

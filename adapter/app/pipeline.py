@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adapter.app.user_code import CodeLoader
 from adapter.hosted.scripts.references import ScriptInvalid
@@ -37,11 +37,11 @@ from adapter.pipeline.state_sync_stage import (
 from adapter.pipeline.tracing import WalkRecorder
 from adapter.pipeline.validation_stage import CoercionStage, ValidationStage
 from adapter.rules.calls.input_schemas import DeclaredInputs
+from adapter.rules.files.structured_artifacts import shortenable
 from adapter.rules.presenters.presenters import Presenter
 from adapter.rules.presenters.state_sync import Invalidation, StateSync, policy
 from adapter.rules.text.expressions import GlobInvalid
 from adapter.rules.text.unicode import reading
-from adapter.rules.tools.output_schemas import shortenable
 from adapter.settings.root import Settings
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, fits
@@ -80,6 +80,13 @@ UNKNOWN = Known(_unknown, _not_known, _not_known)
 """The facts where there is no upstream to ask."""
 
 
+class SharedRules(NamedTuple):
+    """The presenters by their names, and the policies on stale data: both are for the tools of all servers."""
+
+    presenters: Mapping[str, Presenter]
+    sync: StateSync
+
+
 @dataclass(slots=True)
 class PlanCompiler:
     """Compiles the plan of any tool. Whatever cannot be made is noted as a problem of ``loading``."""
@@ -87,8 +94,7 @@ class PlanCompiler:
     settings: Settings
     loading: CodeLoader
     plugins: Plugins
-    presenters: Mapping[str, Presenter]
-    sync: StateSync
+    rules: SharedRules
     checks: SchemaChecks
     observing: WalkRecorder | None = None
     shared: SharedResults | None = None
@@ -113,17 +119,17 @@ class PlanCompiler:
 
     def presenter_of(self, stages: ToolStages) -> Presenter | None:
         """Return the presenter that a tool's stages name."""
-        return None if stages.presenter is None else self.presenters.get(stages.presenter)
+        return None if stages.presenter is None else self.rules.presenters.get(stages.presenter)
 
     def sync_of(self, tool: str, stages: ToolStages) -> StateSync:
         """Return all policies, the tool's own behind them."""
         own = stages.state_sync
         if not own.said:
-            return self.sync
+            return self.rules.sync
         try:
-            return self.sync.with_policies([policy(tool, own.cache_control, own.invalidates)])
+            return self.rules.sync.with_policies([policy(tool, own.cache_control, own.invalidates)])
         except GlobInvalid:
-            return self.sync
+            return self.rules.sync
 
     # --- plans ------------------------------------------------------------------------------------------------
 
@@ -141,7 +147,7 @@ class PlanCompiler:
 
     def concerns(self, entry: ServerSettings) -> bool:
         """Tell whether any tool of an upstream may have a plan, or a description that its server did not give."""
-        sync = self.sync
+        sync = self.rules.sync
         configured = entry.stages or sync.policies or sync.default is not None
         return entry.upstream.kind.needs is not None and bool(configured)
 
@@ -161,7 +167,7 @@ class PlanCompiler:
         """Return the plan of an upstream's tool; None for a tool without stages."""
         stages = entry.stages_for(tool)
         doubtful = _doubtful(entry, tool)
-        if not stages.said and not doubtful and self.sync.policy_for(entry.id, tool) is None:
+        if not stages.said and not doubtful and self.rules.sync.policy_for(entry.id, tool) is None:
             return None
         return Steps(self, entry, tool, stages, "").proxied(known, doubtful=doubtful)
 

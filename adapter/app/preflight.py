@@ -10,14 +10,13 @@ import fcntl
 import os
 import socket
 import stat
-import struct
-import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 from adapter.edge.http.seats import open_sockets
+from adapter.extras import missing_extras
 from adapter.settings.root import Settings
 from adapter.startup.failure import Obstacle
 from adapter.state.lock_file import lock_path, make_private
@@ -43,6 +42,7 @@ class RootLock(Enum):
 
 def obstacles(settings: Settings) -> Iterator[Obstacle]:
     """Find everything that would make the start fail."""
+    yield from missing_libraries(settings)
     port = port_refusal(settings.core.host, settings.core.port)
     if port is not None:
         yield Obstacle("cannot listen", str(port), "core.port")
@@ -56,6 +56,28 @@ def obstacles(settings: Settings) -> Iterator[Obstacle]:
         setting = settings.state_file_setting
         if refusal is not None:
             yield Obstacle("the state store cannot be used", f"{refusal}, or set another {setting}", setting)
+
+
+def missing_libraries(settings: Settings) -> Iterator[Obstacle]:
+    """Find the extras of the package that the settings need and this installation does not have."""
+    for setting, extra in dict(_needed_extras(settings)).items():
+        if (sentence := missing_extras(extra)) is not None:
+            yield Obstacle("a library is not installed", sentence, setting)
+
+
+def _needed_extras(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Those of telemetry and of databases are looked for where they are used."""
+    if settings.core.auth.oauth is not None:
+        yield "core.auth.oauth", "oauth"
+    for index, server in enumerate(settings.servers):
+        if server.upstream.auth.type != "none":
+            yield f"servers[{index}].upstream.auth", "oauth"
+        if server.hosts.openai_file_params == "on":
+            yield f"servers[{index}].hosts.openai_file_params", "http"
+    if settings.asks_for_plans:
+        yield "servers", "hosted"
+    if settings.console.enabled:
+        yield "console.enabled", "hosted"
 
 
 def warnings(settings: Settings) -> Iterator[Obstacle]:
@@ -76,7 +98,7 @@ def warnings(settings: Settings) -> Iterator[Obstacle]:
 
 
 def _state_file_users(settings: Settings) -> Iterator[Obstacle]:
-    """Find an adapter that has locked the state file, or another process that has it open."""
+    """Find an adapter that has locked the state file, and others who could replace it."""
     path, setting = settings.state_file, settings.state_file_setting
     if path is None:
         return
@@ -86,10 +108,6 @@ def _state_file_users(settings: Settings) -> Iterator[Obstacle]:
     if _look_at(lock_path(path), shared=False) is RootLock.TAKEN:
         why = f"waiting for it to end; stop it, or set another {setting} than {path}"
         yield Obstacle("another adapter uses the state file", why, setting)
-    elif settings.state_persistence.type == "disk" and (other := _user_of(path)):
-        root = settings.storage.root
-        why = f"sessions of both mix: stop it, or set another storage.root than {root}"
-        yield Obstacle(f"the process {other} uses the same state file", why, "storage.root")
 
 
 # --- the port ---------------------------------------------------------------------------------------------------
@@ -177,25 +195,6 @@ def _look_at(file: Path, *, shared: bool, create: bool = False) -> RootLock:
     finally:
         os.close(number)
     return RootLock.FREE
-
-
-# Whoever has a database open in WAL mode holds a shared lock on this byte of the file beside it (SQLite: UNIX_SHM_DMS).
-_SWITCH = 128
-_LINUX_FLOCK = "hhqqi"
-"""Type, origin, start, length and process of ``struct flock``."""
-
-
-def _user_of(database: Path) -> int | None:
-    """Another process that has the database open in WAL mode; None for nobody, and where the system does not tell."""
-    if sys.platform != "linux":
-        return None
-    asked = struct.pack(_LINUX_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _SWITCH, 1, 0)
-    try:
-        with database.with_name(f"{database.name}-shm").open("r+b") as shared:
-            found = struct.unpack(_LINUX_FLOCK, fcntl.fcntl(shared, fcntl.F_GETLK, asked))
-    except OSError:
-        return None
-    return None if found[0] == fcntl.F_UNLCK else found[4]
 
 
 def _is_open_to_all(directory: Path) -> bool:

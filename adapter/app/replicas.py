@@ -7,7 +7,7 @@ import hashlib
 import ipaddress
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -30,7 +30,7 @@ from adapter.state.port import every_row
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.portable import PortableSessions
 from adapter.upstream.local.upstream import LocalUpstream
-from adapter.upstream.port import Upstream
+from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest
 from adapter.version import VERSION
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 OF_ONE_PROCESS: dict[str, tuple[str, ...]] = {
     "core": (
         *("host", "port", "workers", "replica", "log_level", "access_log", "trusted_proxies", "upstream"),
-        *("client_timeouts", "max_connections", "max_buffered_bytes", "cleanup_interval_seconds"),
+        *("max_connections", "max_buffered_bytes", "cleanup_interval_seconds"),
         *("max_start_wait_seconds", "shutdown_grace_seconds", "readiness"),
     ),
     "storage": ("root", "lock_mode"),
@@ -70,6 +70,11 @@ def settings_digest(settings: Settings) -> str:
 def _forget(section: dict[str, Any], keys: tuple[str, ...]) -> None:
     for key in keys:
         del section[key]
+
+
+def bridged(server: str) -> str:
+    """The name of the sessions that legacy clients of a modern server have here."""
+    return f"{server}#legacy"
 
 
 KEY = "replicas"
@@ -139,6 +144,17 @@ class ReplicaService:
             sessions.words = self._words.of(server, sessions)
         return OwnedUpstream(server, upstream, self._forwarding, self.home.left)
 
+    def forward_to(
+        self, name: str, upstream: LocalUpstream[Any]
+    ) -> Callable[[str, UpstreamRequest, float | None], Coroutine[Any, Any, UpstreamReply]]:
+        """A function that sends requests to this upstream as it is in another replica, which has parked calls there."""
+        self._local[name] = upstream
+
+        async def forward(owner: str, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
+            return await self._forwarding.send(owner, name, request, read_timeout, moves=False)
+
+        return forward
+
     async def join(self, bound: tuple[str, int] | None) -> None:
         """Let the others know that they find this replica where it is bound. Raises StoreUnavailable.
 
@@ -180,7 +196,9 @@ class ReplicaService:
         async for row in every_row(self._base.store, SESSIONS):
             with contextlib.suppress(ValueError):  # another version wrote it
                 record = decode(row.value)
-                alone.discard((record.server, record.upstream.id or ""))
+                alone -= {
+                    (name, record.upstream.id or "") for name in (record.server, bridged(record.server))
+                }
         for server in self._local:
             async for row in every_row(self._base.store, f"shared:{server}"):
                 with contextlib.suppress(ValueError):

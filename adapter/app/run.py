@@ -219,7 +219,7 @@ async def _close(app: App) -> None:
     await app.background.close()
     if app.audit is not None:
         await app.audit.close()
-    app.checks.close()
+    await app.checks.close()
     if app.grants is not None:
         await app.grants.close(FAREWELL)
     await app.server_parts.close()
@@ -278,7 +278,7 @@ async def embedded_lifetime(app: App) -> AsyncIterator[None]:
 
 def explorer(
     tools: Tools, handle_call: HandleCall, options: Options
-) -> tuple[list[RouteDef], Callable[[], None]]:
+) -> tuple[list[RouteDef], Callable[[], Awaitable[None]]]:
     """The page and the API of a host's own tools; and what stops at once what otherwise stops when it is idle."""
     logger = log.get_logger("adapter.api")
     shared = SharedChecks(logger)

@@ -19,17 +19,17 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.build import App, build
-from adapter.app.changes.reload import SettingsReload
 from adapter.app.edge import mounts
 from adapter.app.preflight import obstacles, warnings
+from adapter.app.reload import SettingsReload
 from adapter.app.run import open_port, running
 from adapter.app.state import refresh
 from adapter.edge.http.limits import RESERVE
 from adapter.edge.http.listener import Grace, Listener
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
+from adapter.relay.background import nothing
 from adapter.settings.core import Core
-from adapter.settings.file.changed import LOOK_SECONDS, FileWatch
-from adapter.settings.file.source import SettingsSource
+from adapter.settings.file.source import LOOK_SECONDS, FileWatch, SettingsSource
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
@@ -159,17 +159,19 @@ class OwnSignals:
         self._source = source
         self._asked = asyncio.Event()
         self._terminal = _has_terminal()
+        self._stop: Callable[[], None] = nothing
 
     def attend(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None], grace: Grace) -> None:
         """Stop at the first signal, cut what is under way at the second, and let the third end the process.
 
         SIGHUP has the settings read again, unless it says that the terminal has gone: then it ends the process too.
         """
+        self._stop = stop
         signals = iter((stop, partial(_cut, loop, grace)))
         for number in STOPPING:
             loop.add_signal_handler(number, lambda: next(signals)())
         if self._source is not None and self._source.heeds:
-            loop.add_signal_handler(signal.SIGHUP, self._hung_up, stop)
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up)
 
     async def listen(self, app: App) -> Listener:
         """Open the port of the settings."""
@@ -189,22 +191,28 @@ class OwnSignals:
         if following is not None:
             loop.call_at(following, self._give_sign, loop)
 
-    def _hung_up(self, stop: Callable[[], None]) -> None:
+    def _hung_up(self) -> None:
         if self._terminal and not _has_terminal():
-            stop()
+            self._stop()
         else:
             self._asked.set()
 
     async def follow(self, reload: SettingsReload) -> None:
-        """Read the settings again when SIGHUP asks for it, and when their file changed."""
+        """Read the settings again when SIGHUP asks for it, and when their file changed. Stop where they get a new
+        process.
+        """
         if self._source is None:
             return
         while True:
-            await self._changed(self._source.watch if reload.watches else None)
+            await self._changed(self._source.watch if reload.watches or self._source.restarts else None)
             self._asked.clear()
             self._service.reloading("reading the settings again")
             reload.reopen()
             in_force = await self._read(self._source, reload)
+            if self._source.restarts and reload.needs_restart:
+                self._source.outdated = True
+                self._stop()
+                return
             self._service.ready("serving" if in_force else _OLD)
 
     async def _changed(self, watch: FileWatch | None) -> None:

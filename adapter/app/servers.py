@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapter.app.base import Base
 from adapter.relay.cleanup import CleanupTask
+from adapter.relay.eras.bridge import Bridge, Side
 from adapter.relay.server import Server, Timeouts, TransferRules
 from adapter.relay.sessions.health_probe import HealthMonitor, WiringWatch
 from adapter.relay.stages import StageTable
@@ -20,10 +22,12 @@ from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings, Transport, UpstreamSettings
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import ProcessUse, ReadLimit, Upstream
+from adapter.wire.eras import Era
 
 if TYPE_CHECKING:
     from adapter.app.access.grants import UpstreamGrants
     from adapter.app.hosted import HostedTools
+    from adapter.app.modern_clients import BridgesForModernClients
     from adapter.app.replicas import ReplicaService
     from adapter.relay.sessions.shared_sessions import SharedSessions
     from adapter.upstream.stdio.supervisor import Supervisor
@@ -49,7 +53,10 @@ class Upstreams:
     grants: UpstreamGrants | None = None
     observed: Observed | None = None
     process_uses: dict[str, Callable[[], ProcessUse]] = field(default_factory=dict, init=False)
+    shared: dict[str, SharedSessions] = field(default_factory=dict, init=False)
+    """Those of the servers that are built."""
     _processes: Supervisor | None = field(default=None, init=False)
+    _bridges: BridgesForModernClients | None = field(default=None, init=False)
 
     @property
     def processes(self) -> Supervisor:
@@ -60,6 +67,16 @@ class Upstreams:
 
             self._processes = Supervisor(self.base.log)
         return self._processes
+
+    @property
+    def bridges(self) -> BridgesForModernClients:
+        """What makes the bridges for modern clients."""
+        if self._bridges is None:
+            # Late: most servers are spoken to in their own era.
+            from adapter.app.modern_clients import BridgesForModernClients
+
+            self._bridges = BridgesForModernClients(self.base, self.replicas, self.shared)
+        return self._bridges
 
     async def close(self) -> None:
         """End the processes that are left. Their upstreams have closed before."""
@@ -77,20 +94,21 @@ class Upstreams:
         )
         made = UPSTREAMS[upstream.transport](self, entry)
         # A hosted tool has a deadline of its own.
-        total = None if upstream.kind.needs is None else _limit(settings, entry, "tool_call_total_seconds")
-        reached = self._wrapped(entry, made, total)
+        total = None if upstream.kind.needs is None else settings.core.defaults.tool_call_total_seconds
+        limit = None if total is None else ReadLimit(total, "core.defaults.tool_call_total_seconds")
+        reached = self._wrapped(entry, made, limit)
         server = Server(
             id=entry.id,
             mount=entry.mount_path,
             upstream=reached if self.observed is None else self.observed(entry, stages, reached),
             breaker=breaker if ping.enabled else None,
             timeouts=Timeouts(
-                tool_call=_limit(settings, entry, "tool_call_timeout_seconds"),
+                tool_call=_call_timeout(settings, entry),
                 request=ReadLimit(
                     settings.core.upstream_request_timeout_seconds, "core.upstream_request_timeout_seconds"
                 ),
                 tools=({} if hosting is None else hosting.read_timeouts(entry)) | read_timeouts(entry),
-                total=total,
+                total=limit,
             ),
             rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
             stages=stages,
@@ -99,8 +117,32 @@ class Upstreams:
         server.apart = upstream.auth.per_caller
         if grants is not None:
             grants.stand_before(server)
+        if upstream.bridge == "auto" and upstream.kind.needs is not None:
+            Bridge(server, self._sides(entry, server), self.base.log)
         server.process_use = self.process_uses.get(entry.id, server.process_use)
         return server
+
+    def _sides(self, entry: ServerSettings, server: Server) -> Mapping[Era, Side]:
+        """The translations for clients of each era."""
+        return {
+            Era.LEGACY: partial(self._of_legacy_clients, entry, server),
+            Era.MODERN: lambda upstream: self.bridges.before(entry, server, upstream),
+        }
+
+    def _of_legacy_clients(self, entry: ServerSettings, server: Server, upstream: Upstream) -> Upstream:
+        # Late: most servers speak the era of their clients.
+        from adapter.relay.eras.legacy_clients import LegacyClients
+        from adapter.relay.eras.modern_call import CallLimits
+        from adapter.upstream.local.upstream import LocalUpstream
+
+        sessions = self.base.settings.sessions
+        limits = CallLimits(sessions.max_rounds, sessions.round_ttl_seconds)
+        local = LocalUpstream(LegacyClients(server, upstream, limits, self.base.log.bind(server=entry.id)))
+        if self.replicas is None:
+            return local
+        from adapter.app.replicas import bridged
+
+        return self.replicas.owned(bridged(entry.id), local)
 
     def _wrapped(self, entry: ServerSettings, made: Upstream, total: ReadLimit | None) -> Upstream:
         """The upstream with the sessions in other replicas, its credentials and its limit."""
@@ -213,6 +255,7 @@ def build_servers(upstreams: Upstreams, stages_of: Callable[[ServerSettings], St
     """Build the servers; ``stages_of`` gives the stages of each."""
     base = upstreams.base
     found = Servers(upstreams, stages_of)
+    upstreams.shared = found.shared
     for entry in base.settings.servers:
         found.add(entry)
     base.by_server += [*found.maps, upstreams.process_uses]
@@ -282,11 +325,12 @@ UPSTREAMS: Mapping[Transport, Callable[[Upstreams, ServerSettings], Upstream]] =
 # --- settings ---------------------------------------------------------------------------------------------------
 
 
-def _limit(settings: Settings, entry: ServerSettings, name: str) -> ReadLimit | None:
-    """The limit of that name for calls of a server's tools; None where there is none."""
-    seconds = getattr(settings.tool_defaults_for(entry), name)
-    place = "core.defaults" if getattr(entry.tool_defaults, name) is None else "servers[].tool_defaults"
-    return None if seconds is None else ReadLimit(seconds, f"{place}.{name}")
+def _call_timeout(settings: Settings, entry: ServerSettings) -> ReadLimit | None:
+    """The time for which calls of a server's tools may be silent; None where there is no limit."""
+    seconds = settings.tool_defaults_for(entry).tool_call_timeout_seconds
+    own = entry.tool_defaults.tool_call_timeout_seconds is not None
+    place = "servers[].tool_defaults" if own else "core.defaults"
+    return None if seconds is None else ReadLimit(seconds, f"{place}.tool_call_timeout_seconds")
 
 
 def _transfer_rules(upstream: UpstreamSettings, answer_limit: int) -> TransferRules:
@@ -326,5 +370,7 @@ def _shared(base: Base, server: Server) -> SharedSessions | None:
         server, base.store, settings.core.upstream, idle_ttl=sessions.idle_ttl_seconds, clock=base.clock
     )
     server.upstream = shared
+    if isinstance(server.bridge, Bridge):
+        server.bridge.stand = shared.stand_on
     server.shares = sessions.upstream == "principal"
     return shared

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.extras import install_line
 from adapter.log import get_logger
 from adapter.relay.files.scopes import TABLE as SCOPES
 from adapter.relay.files.scopes import kept_secret
@@ -59,11 +60,12 @@ def build_redis_store(settings: Settings, warn: Callable[[str], None] | None = N
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in DRIVERS:
             raise
-        sentence = "redis needs its driver: install mcp-file-adapter[redis]"
+        sentence = f"redis needs its driver: {install_line('redis')}"
         raise SettingsError([Problem("state_persistence.type", sentence)]) from None
-    tls = RedisTls(state.tls_ca_file, state.tls_cert_file, state.tls_key_file, state.tls_insecure)
-    dialer = Dialer(address, state.timeout_seconds, tls)
-    times = RedisTimes(state.timeout_seconds, cache)
+    times = RedisTimes(cache=cache)
+    dialer = Dialer(
+        address, times.timeout, RedisTls(state.tls_ca_file, state.tls_cert_file, state.tls_insecure)
+    )
     # The rows of credentials need no work when they expire.
     return RedisStore(dialer, Layout(state.key_base), times, warn or _warn, (NONCES,))
 
@@ -137,20 +139,19 @@ async def refresh(settings: Settings) -> None:
 
 
 async def warn_of_unowned(settings: Settings, store: Store, log: FilteringBoundLogger) -> None:
-    """Log that files were found whose records are lost, where ``reconciliation.mode`` is ``if_empty``.
+    """Log that files were found whose records are lost.
 
     Directories have no session's name, so that an empty store cannot say whose they are. Raises StoreUnavailable.
     """
-    if settings.state_persistence.reconciliation.mode != "if_empty" or await store.scan(SCOPES, limit=1):
+    if await store.scan(SCOPES, limit=1):
         return
     found = await asyncio.to_thread(_directories, settings.storage.root)
     if found:
-        swept = settings.storage.orphan_sweeper_enabled
         log.warning(
             "files are left of a state that is lost; nobody can own them any more",
             directories=found,
-            kept=not swept,
-            setting="storage.orphan_sweeper_enabled" if swept else "state_persistence.reconciliation.mode",
+            kept=not settings.storage.orphan_sweeper_enabled,
+            setting="storage.orphan_sweeper_enabled",
         )
 
 

@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter import log
 from adapter.app.base import Base, SharedChecks
 from adapter.app.hosted import HostedTools
-from adapter.app.pipeline import PlanCompiler
+from adapter.app.pipeline import PlanCompiler, SharedRules
 from adapter.app.user_code import CodeLoader
 from adapter.errors import AdapterError
 from adapter.hosted.scripts.scripts import Scripts
@@ -106,8 +106,7 @@ def compiled(
         settings,
         loading,
         Plugins(environ, IssuerHttp().document, logger),
-        _presenters(settings, loading),
-        _state_sync(settings, loading, logger),
+        SharedRules(_presenters(settings, loading), _state_sync(settings, loading, logger)),
         checks.checks,
         observing,
         shared,

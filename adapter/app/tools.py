@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adapter.app.base import Base
+from adapter.app.base import Base, SessionStack
 from adapter.app.files import FileSecrets
-from adapter.app.sessions import SessionStack
 from adapter.errors import AdapterError, BadJson, StoreUnavailable
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.server import Server as RelayServer

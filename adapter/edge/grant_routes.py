@@ -82,7 +82,7 @@ class GrantRoutes:
         body = grant_pages.consent_page(
             flow.terms.server,
             _name(consent.link.principal),
-            _host(consent.source.endpoints.authorization),
+            _host(consent),
             consent.source.scopes,
             _confirmation(browser, link),
             asks_token=not signs_in and self.tokens is not None,
@@ -104,9 +104,7 @@ class GrantRoutes:
         consent = await flow.consent(link)
         await self._identify(request, consent, form)
         url = await flow.begin(consent, browser)
-        _send(
-            request, 200, grant_pages.leaving_page(url, _host(consent.source.endpoints.authorization)), extra
-        )
+        _send(request, 200, grant_pages.leaving_page(url, _host(consent)), extra)
 
     async def _identify(self, request: Request, consent: Consent, form: Mapping[str, str]) -> None:
         """Raise FlowFailed unless the person is the one for whom the link was made.
@@ -186,8 +184,8 @@ async def _form(request: Request) -> bytes:
     )
 
 
-def _host(url: str) -> str:
-    return urlsplit(url).netloc
+def _host(consent: Consent) -> str:
+    return urlsplit(consent.source.issuer.url("authorization_endpoint")).netloc
 
 
 # --- the browser's secret ---------------------------------------------------------------------------------------

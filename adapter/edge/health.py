@@ -237,6 +237,7 @@ def _counted(server: Server, pulse: Pulse) -> dict[str, Any]:
     counters = server.counters
     return {
         "era": pulse.era.value if pulse.era else None,
+        "eras": sorted(era.value for era in server.eras),
         "counters": {
             "exchanges": counters.exchanges,
             "streams": counters.streams,

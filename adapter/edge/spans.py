@@ -11,12 +11,11 @@ from dataclasses import replace
 
 from adapter.edge.http.request import Branch, Extra, Fields, Names, Request
 from adapter.errors import AdapterError, AdapterStopping
-from adapter.pipeline.tracing import PlanTracer
 from adapter.relay.exchange import ClientResponse
+from adapter.rules.calls.tracing import CUT, LONGEST_NAME, NAMED_BY, Span, Tracer, error_of, message_facts
 from adapter.rules.text.unicode import shown
-from adapter.upstream.tracing import CUT, OpenSpan, SpanRecorder, SpanSorts, error_of
 from adapter.wire.envelope import RESPONSE, Batch, Envelope, Kind
-from adapter.wire.trace_context import TRACEPARENT, read_traceparent
+from adapter.wire.trace_context import TRACEPARENT
 
 _HTTP = {"network.transport": "tcp", "network.protocol.name": "http", "network.protocol.version": "1.1"}
 
@@ -25,13 +24,12 @@ _CUT_BY = ("client_gone", AdapterStopping.code)
 
 
 class ServerSpans:
-    """Begins and ends the spans of messages, as ``recorder`` records them."""
+    """Begins and ends the spans of messages."""
 
-    def __init__(self, recorder: SpanRecorder) -> None:
-        self._recorder = recorder
-        self._sorts: dict[tuple[str, str], SpanSorts] = {}
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
 
-    def begin(self, headers: Fields, server: str, message: Envelope | Batch) -> OpenSpan | None:
+    def begin(self, headers: Fields, server: str, message: Envelope | Batch) -> Span | None:
         """Begin the span of a message to ``server`` (its id); None for what is none, such as a response.
 
         A batch has the span of its first request.
@@ -40,31 +38,27 @@ class ServerSpans:
         if envelope is None or envelope.kind is RESPONSE:
             return None
         fields = headers.lower
-        outer, inner = fields.get(TRACEPARENT), envelope.trace
-        around = None if outer is None else read_traceparent(outer)
-        # Many clients say the same in both places.
-        within = around if inner == outer else read_traceparent(inner) if type(inner) is str else None
         version = envelope.meta.version or fields.get("mcp-protocol-version")
-        sorts = self._sorts.get((server, "mcp"))
-        if sorts is None:
-            sorts = self._made(server, "mcp")
-        sort = sorts[envelope.method, envelope.name, version]
-        span = self._recorder.begin(sort, envelope.id, within or around)
-        if within is not None and around is not None and around != within:
-            span.link(around)
-        return span
+        name = envelope.name[: LONGEST_NAME + 1] if envelope.name and envelope.method in NAMED_BY else None
+        name, attributes = message_facts(
+            envelope.method[: LONGEST_NAME + 1], name, version and version[: LONGEST_NAME + 1]
+        )
+        return self._tracer.server_span(
+            name,
+            {**attributes, "server.id": server, "entrance": "mcp", **_HTTP},
+            *(envelope.trace, fields.get(TRACEPARENT)),
+            request_id=envelope.id,
+        )
 
-    def begin_call(self, headers: Fields, server: str, tool: str) -> OpenSpan:
+    def begin_call(self, headers: Fields, server: str, tool: str) -> Span:
         """Begin the span of a call over the HTTP API."""
-        parent = read_traceparent(headers.lower.get(TRACEPARENT))
-        sorts = self._sorts.get((server, "http"))
-        if sorts is None:
-            sorts = self._made(server, "http")
-        return self._recorder.begin(sorts["tools/call", tool, None], None, parent)
+        name, attributes = message_facts("tools/call", tool[: LONGEST_NAME + 1], None)
+        facts = {**attributes, "server.id": server, "entrance": "http", **_HTTP}
+        return self._tracer.server_span(name, facts, headers.lower.get(TRACEPARENT))
 
     def end(
         self,
-        span: OpenSpan,
+        span: Span,
         outcome: str,
         answer: ClientResponse | None = None,
         failure: type[AdapterError] | None = None,
@@ -75,19 +69,11 @@ class ServerSpans:
         """
         if outcome != _COMPLETE:
             error = outcome if failure is None else str(failure.rpc)
-            span.fail(CUT if outcome in _CUT_BY else error, outcome)
-        elif (
-            answer is not None
-            and answer.outcome is not None
-            and (told := error_of(answer.outcome)) is not None
-        ):
-            span.fail(told)
-        self._recorder.end(span)
-
-    def _made(self, server: str, entrance: str) -> SpanSorts:
-        facts = {"server.id": server, "entrance": entrance, **_HTTP}
-        sorts = self._sorts[server, entrance] = SpanSorts(self._recorder, facts, client=False)
-        return sorts
+            span.end(CUT if outcome in _CUT_BY else error, outcome)
+        elif answer is not None and answer.outcome is not None:
+            span.end(error_of(answer.outcome))
+        else:
+            span.end()
 
 
 def _first(batch: Batch) -> Envelope | None:
@@ -105,13 +91,13 @@ LONGEST_ID = 128
 _BEHIND = ("{server_id}", "{session_id}", "{file_id}", "{filename}")
 
 
-def traced(branches: Iterable[Branch], tracing: PlanTracer) -> Iterator[Branch]:
+def traced(branches: Iterable[Branch], tracing: Tracer) -> Iterator[Branch]:
     """The same routes, each request to which is a span. The client's header ``traceparent`` names its parent."""
     for branch in branches:
         yield _traced(branch, tracing)
 
 
-def _traced(branch: Branch, tracing: PlanTracer) -> Branch:
+def _traced(branch: Branch, tracing: Tracer) -> Branch:
     route = "/".join((branch.prefix.rstrip("/"), *_BEHIND[: branch.depth]))
 
     async def serve(request: Request, names: Names, extra: Extra) -> None:
@@ -121,7 +107,8 @@ def _traced(branch: Branch, tracing: PlanTracer) -> Branch:
             "server.id": shown(names[0], LONGEST_ID),
             "entrance": "files",
         }
-        with tracing.call_span(f"{request.method} {route}", attributes, request.headers) as span:
+        name, parent = f"{request.method} {route}", request.headers.lower.get(TRACEPARENT)
+        with tracing.server_span(name, attributes, parent) as span:
             try:
                 await branch.serve(request, names, extra)
             except AdapterError as error:

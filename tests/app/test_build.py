@@ -66,10 +66,8 @@ READING = (
     "adapter.settings.consistency",
     "adapter.settings.file.load",
     "adapter.settings.reference_page",
-    "dotenv",
     "importlib.metadata",
     "pydantic.plugin._loader",
-    "pydantic_settings",
     "yaml",
 )
 ELSEWHERE = (

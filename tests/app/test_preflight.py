@@ -36,16 +36,6 @@ for found in obstacles(settings):
     print(found.why)
 """
 
-OPENED = """
-import sqlite3, sys
-database = sqlite3.connect(sys.argv[1])
-database.execute("PRAGMA journal_mode = wal")
-database.execute("CREATE TABLE IF NOT EXISTS first (a)")
-database.execute(sys.argv[2])
-print("open", flush=True)
-sys.stdin.read()
-"""
-
 
 def configured(
     place: Path, *, port: int = 0, root: Path | None = None, files: bool = True, **more: Any
@@ -223,23 +213,6 @@ def test_root_that_replicas_share_is_nobodys_alone(tmp_path: Path) -> None:
         assert list(warnings(settings)) == []
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert [found.event for found in warnings(settings)] == ["another adapter uses storage.root"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell who holds a lock")
-@pytest.mark.parametrize("end", ["SELECT 1", "CREATE TABLE t (a)"])
-def test_a_state_file_in_use(tmp_path: Path, end: str) -> None:
-    """The process that has it open is named, whether it reads or writes; when it has ended nothing is said."""
-    settings = configured(tmp_path, files=False)
-    settings.state_path.parent.mkdir(parents=True)
-    assert list(warnings(settings)) == []
-    command = [sys.executable, "-c", OPENED, str(settings.state_path), end]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None and other.stdout.readline() == b"open\n"
-        (found,) = warnings(settings)
-        assert found.event == f"the process {other.pid} uses the same state file"
-        assert "set another storage.root" in found.why
-        other.communicate()
-    assert list(warnings(settings)) == []
 
 
 @pytest.mark.parametrize("kind", ["disk", "memory"])

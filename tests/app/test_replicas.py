@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from adapter.rules.access.replicas import is_replica_id
 from adapter.settings.root import Settings
 from adapter.state.watched import WatchedStore
 from tests.state.shared import SharedMemory
+from tests.waiting import until
 
 BOUND = ("10.0.0.5", 8932)
 
@@ -126,9 +126,7 @@ async def test_key_of_replicas_is_read_again_after_a_start_without_the_store(tmp
     await ours.join(BOUND)
     assert away.store.outage() is not None and ours.replicas.key != theirs.replicas.key
     memory.replicas[1].down = False
-    async with asyncio.timeout(10):
-        while away.store.outage() is not None or ours.replicas.key != theirs.replicas.key:
-            await asyncio.sleep(0.05)
+    await until(lambda: not (away.store.outage() is not None or ours.replicas.key != theirs.replicas.key))
     for app in (away, there):
         assert app.replicas is not None
         await app.replicas.close()

@@ -10,6 +10,7 @@ import pytest
 
 from adapter.app.state import build_redis_store
 from adapter.errors import StoreUnavailable
+from adapter.extras import install_line
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
@@ -84,8 +85,7 @@ def test_a_missing_driver_is_told() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert (
-        done.stdout.strip()
-        == "state_persistence.type: redis needs its driver: install mcp-file-adapter[redis]"
+        done.stdout.strip() == f"state_persistence.type: redis needs its driver: {install_line('redis')}"
     ), done.stderr
 
 

@@ -106,10 +106,7 @@ async def start_adapter(
         "servers": [entry],
     }
     app = build(
-        Settings.model_validate(merged(settings, more)),
-        {"raw": stages} if stages else None,
-        store,
-        verifier,
+        Settings.model_validate(merged(settings, more)), {"raw": stages} if stages else None, store, verifier
     )
     app.bodies, app.patience = bodies or app.bodies, patience or app.patience
     async with running(app) as (_, port):

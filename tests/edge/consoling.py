@@ -16,10 +16,7 @@ from tests.edge.raw import Exchange, Head, RawClient, RawUpstream, Script
 
 AGENT, VIEWER, OPERATOR, OTHER = "agent-token", "viewer-token", "operator-token", "other-operators-token"
 TOKENS = {"agent": AGENT, "viewer": VIEWER, "operator": OPERATOR, "chief": OTHER}
-AUTH = {
-    "enabled": True,
-    "tokens": [{"name": name, "token": token} for name, token in TOKENS.items()],
-}
+AUTH = {"enabled": True, "tokens": [{"name": name, "token": token} for name, token in TOKENS.items()]}
 DATA = "/explorer/-"
 
 Json = dict[str, Any]

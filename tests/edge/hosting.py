@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -105,10 +105,3 @@ def text_of(result: CallToolResult) -> str:
     (block,) = result.content
     assert block.type == "text"
     return block.text
-
-
-def failure_of(result: CallToolResult) -> Mapping[str, Any]:
-    """What ``_meta`` says of a call that failed."""
-    assert result.is_error and result.meta is not None
-    found: Mapping[str, Any] = result.meta["adapter/error"]
-    return found

@@ -72,7 +72,9 @@ class Exchange:
 
     @property
     def message(self) -> dict[str, object]:
-        """The JSON object that was received, decompressed if need be; of a batch ``{}``."""
+        """The JSON object that was received, decompressed if need be; of a batch or a form ``{}``."""
+        if (self.head.get("content-type") or "").startswith("multipart/"):
+            return {}
         coded = self.head.get("content-encoding") is not None
         text = zlib.decompress(self.body, 32 + zlib.MAX_WBITS) if coded else self.body
         # Not orjson: half a surrogate pair is legal JSON.
@@ -263,6 +265,8 @@ class RawUpstream:
         try:
             while True:
                 head = await read_head(reader)
+                if head.get("expect") is not None:
+                    writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 exchange = Exchange(head, await read_body(reader, head), writer, reader)
                 self.seen.append(exchange)
                 self._arrival.set()

@@ -100,7 +100,10 @@ async def test_on_loopback_without_tokens_everybody_is_an_operator(console: Star
 
 
 async def test_what_is_not_there_is_not_found(console: StartConsole) -> None:
-    """No other path and no other method is served below the data's; a GET changes nothing, for there is none."""
+    """No other path and no other method is served below the data's; a GET changes nothing, for there is none.
+
+    The tools' API says of the server ``-`` what it says of any that it does not have.
+    """
     async with console(Shop(READ)) as (_, front, _):
         for path in ("/nothing", "/pins/other", "/pins/raw/else", "/me/more"):
             head, _ = await front.ask("GET", path)
@@ -113,6 +116,9 @@ async def test_what_is_not_there_is_not_found(console: StartConsole) -> None:
         ):
             head, _ = await front.ask(method, path)
             assert head.status == 405, path
+        for path in ("/meta", "/tools", "/prompts", "/tools/read"):
+            head, answer = await front.ask("GET", path)
+            assert (head.status, answer) == (404, {"error": "Server not found: -"}), path
         async with front.client() as client:
             await client.send("HEAD", b"", f"{DATA}/exchanges", accept="text/event-stream")
             head = await client.head()

@@ -70,11 +70,7 @@ async def test_named_operators_alone_scrape(road: StartRoad, operators: list[str
         {"name": "ann", "token": "secret-of-ann-123456"},
         {"name": "bob", "token": "secret-of-bob-123456"},
     ]
-    core = {
-        "host": "0.0.0.0",
-        "allowed_hosts": ["127.0.0.1"],
-        "auth": {"enabled": True, "tokens": tokens},
-    }
+    core = {"host": "0.0.0.0", "allowed_hosts": ["127.0.0.1"], "auth": {"enabled": True, "tokens": tokens}}
     console = {"operators": operators}
     async with road(done, core=core, telemetry=ON, console=console) as (_, _, client):
         for name, expected in (("ann", 200), ("bob", status)):

@@ -79,10 +79,7 @@ async def test_other_methods_and_pages_of_strangers(tmp_path: Path) -> None:
 
 async def test_it_needs_no_token(tmp_path: Path) -> None:
     """It shows no more than health does to callers without one."""
-    async with (
-        serving(tmp_path, auth={"enabled": True, "token": TOKEN}) as port,
-        RawClient(port) as client,
-    ):
+    async with serving(tmp_path, auth={"enabled": True, "token": TOKEN}) as port, RawClient(port) as client:
         head, body = await client.request("GET", path="/")
         assert head.status == 200 and TOKEN.encode() not in body
 

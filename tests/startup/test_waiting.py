@@ -15,6 +15,7 @@ import uvloop
 from adapter.startup.failure import Obstacle
 from adapter.startup.waiting import FailedStart, wait_after, waited
 from tests.ports import free_port
+from tests.waiting import until
 
 FULL = Obstacle(
     "the store of files cannot be used", "/data is not writable: let the user write", "storage.root"
@@ -72,8 +73,7 @@ async def test_a_stop_ends_the_wait_also_where_the_port_is_taken() -> None:
         log = structlog.get_logger("test")
         waiting = asyncio.create_task(waited(FailedStart([FULL], 1, 30.0), place, 30.0, log))
         async with asyncio.timeout(20):
-            while not lines:
-                await asyncio.sleep(0.01)
+            await until(lambda: lines)
             os.kill(os.getpid(), signal.SIGTERM)
             assert await waiting is False
     assert (lines[0]["port"], lines[0]["log_level"]) == (place[1], "warning")

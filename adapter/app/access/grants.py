@@ -31,7 +31,7 @@ from adapter.upstream.port import Upstream
 from adapter.wire.envelope import dump
 
 if TYPE_CHECKING:
-    from adapter.app.sessions import SessionStack
+    from adapter.app.base import SessionStack
     from adapter.edge.console.sign_in import SignInRoutes
     from adapter.relay.server import Server
 

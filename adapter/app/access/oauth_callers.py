@@ -6,31 +6,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.base import Base
+from adapter.app.state import sealed_rows
 from adapter.edge.console.sign_in import SignInRoutes
 from adapter.edge.http.access import Guard
 from adapter.edge.http.credentials import BrowserIdentities
 from adapter.oauth.browser_sessions import BrowserSessions
-from adapter.oauth.discovery import Discovery
+from adapter.oauth.discovery import issuer_metadata
 from adapter.oauth.grants.issuer_finder import PREFIX as GRANTS
 from adapter.oauth.introspection import OpaqueTokens
-from adapter.oauth.issuer import LIFE, Issuer, IssuerTrust, fetch_keys
+from adapter.oauth.issuer import Issuer, IssuerTrust, fetch_keys
 from adapter.oauth.port import TokenVerifier
 from adapter.oauth.sign_in import SignIn, SignInConfig
 from adapter.oauth.verified_tokens import VerifiedTokens
 from adapter.pipeline.key_set import KeySet
 from adapter.relay.cleanup import CleanupTask
-from adapter.relay.files.scopes import kept_secret
 from adapter.rules.access.browser_sessions import RoleRules
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.auth import OAuth
-from adapter.settings.console import ConsoleOAuth, console_issuer
+from adapter.settings.console import ConsoleOAuth
 from adapter.settings.root import Settings
 from adapter.upstream.outgoing import IssuerHttp, token_http
 
@@ -49,15 +48,14 @@ def build_verifier(
     oauth: OAuth, logger: FilteringBoundLogger, clocks: Clocks = USUAL_CLOCKS
 ) -> TokenVerifier:
     """Build the verifier of the tokens of all issuers. None of them is asked yet."""
-    http = IssuerHttp()
-    discovery, verifier = Discovery(http, clocks.elapsed), VerifiedTokens(clocks.now)
+    http, verifier = IssuerHttp(), VerifiedTokens(clocks.now)
     for entry in oauth.issuers:
-        fetch = fetch_keys(http, discovery, entry.jwks_url)
+        fetch = fetch_keys(http, issuer_metadata(http, entry.issuer, clocks.elapsed), entry.jwks_url)
         log = logger.bind(issuer=entry.issuer)
-        keys = KeySet(entry.issuer, fetch, log, clocks.elapsed, LIFE, verifier.withdraw)
+        keys = KeySet(entry.issuer, fetch, log, clocks.elapsed)
         verifier.issuers[entry.issuer] = Issuer(IssuerTrust(entry, oauth.leeway_seconds), keys, clocks.now)
     if (asked := oauth.introspection) is not None:
-        trust = IssuerTrust(oauth.introspected_issuer, oauth.leeway_seconds)
+        trust = IssuerTrust(oauth.issuers[0], oauth.leeway_seconds)
         log = logger.bind(issuer=trust.entry.issuer)
         verifier.introspection = OpaqueTokens(asked, trust, http, log, clocks.now)
     return verifier
@@ -87,30 +85,29 @@ def build_browser_sign_in(
     base = base.rstrip("/")
     prefix, roles = urlsplit(base).path, role_terms(console)
     sessions = BrowserSessions(
-        partial(kept_secret, store, SECRET),
+        sealed_rows(settings, store, SECRET),
         [prefix + path for path in (settings.console.path, GRANTS)],
         secure=base.startswith("https://"),
     )
-    flow = SignIn(_terms(settings, console, base), Discovery(IssuerHttp()), token_http(), verifier, store)
+    terms = _terms(settings, console, base)
+    metadata = issuer_metadata(IssuerHttp(), terms.issuer.issuer)
+    flow = SignIn(terms, metadata, token_http(), verifier, store)
     routes = SignInRoutes(settings.console.path, base, guard, flow, sessions)
     app.tasks.append(CleanupTask("sign-ins", flow.tidy))
-    app.rereads.append(sessions.read_key)
+    app.rereads.append(sessions.open)
     known = guard.with_browsers(BrowserIdentities(sessions, base, roles))
     return BrowserSignIn(known, routes, roles)
 
 
 def role_terms(console: ConsoleOAuth) -> RoleRules:
-    """The scopes and claims that make operators and viewers."""
-    return RoleRules(
-        console.operator_scopes, console.operator_claims, console.viewer_scopes, console.viewer_claims
-    )
+    """The claims that make operators and viewers."""
+    return RoleRules(console.operator_claims, console.viewer_claims)
 
 
 def _terms(settings: Settings, console: ConsoleOAuth, base: str) -> SignInConfig:
     oauth = settings.core.auth.oauth
     assert oauth is not None, "settings refuse a sign-in without it"
-    issuer, path = console_issuer(console, oauth), settings.console.path
-    assert issuer is not None, "settings refuse another issuer"
+    issuer, path = oauth.issuers[0], settings.console.path
     scopes = tuple(dict.fromkeys((*issuer.required_scopes, *console.scopes)))
     return SignInConfig(
         console,

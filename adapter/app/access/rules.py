@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from adapter.app.files import FileSecrets
-from adapter.relay.call.access_stages import AccessGate, ListedTools
+from adapter.relay.call.access_stages import AccessGate
+from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.rules.access.access_rules import AccessRule, AccessRules, AllowPatterns, OwnOfferings, Scalar
 from adapter.rules.access.principals import ANONYMOUS, DEFAULT_TOKEN
 from adapter.rules.text.expressions import NamePattern, name_reading
@@ -25,7 +26,7 @@ def access_gate(
     entry: ServerSettings,
     entries: Sequence[AccessEntry],
     files: FileSecrets,
-    tools: ListedTools,
+    tools: ToolGuard,
     *,
     folds: bool,
 ) -> AccessGate:
@@ -126,12 +127,16 @@ def _fits(pattern: str, tool: str) -> bool:
     return read is not None and NamePattern(pattern).allows(tool, read, uri=False)
 
 
+def own_tools(server: str) -> frozenset[str]:
+    """The names of the tools that the adapter may have for files of a server."""
+    return frozenset(f"{server}_{name}" for name in ("get_upload_url", "upload_status", "read_artifact"))
+
+
 def known_tools(settings: Settings, locked: Mapping[str, Catalogue]) -> dict[str, frozenset[str]]:
     """The tools of the servers that have theirs in the settings, or in a lock file, with those of the adapter."""
     known: dict[str, frozenset[str]] = {}
     for entry in settings.servers:
-        names = ("get_upload_url", "upload_status", "read_artifact")
-        own = frozenset(f"{entry.id}_{name}" for name in names)
+        own = own_tools(entry.id)
         if entry.upstream.kind.needs is None:
             known[entry.id] = own | {tool.name for tool in entry.tools.define}
         elif entry.id in locked:

@@ -17,7 +17,7 @@ from adapter.oauth.discovery import UpstreamMetadata
 from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
 from adapter.oauth.upstream_credentials import ObtainedCredentials, PassedCredentials
 from adapter.relay.lease import Lease
-from adapter.rules.access.grants import OAuthClient
+from adapter.rules.access.grants import configured_client
 from adapter.rules.access.resources import ProtectedResource, metadata_paths, resources_below
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
@@ -53,8 +53,7 @@ def proof_of(auth: UpstreamAuth, index: int) -> ClientProof:
     """The adapter's proof to the authorization server. Raises SettingsError for a key that cannot be used."""
     assert auth.client_id is not None, "settings refuse a section without"
     if auth.method != "private_key_jwt":
-        assert auth.client_secret is not None, "settings refuse a section without"
-        client = OAuthClient(auth.client_id, auth.client_secret.get_secret_value(), auth.method)
+        client = configured_client(auth.client_id, auth.client_secret, auth.method)
         return client_authentication.proof_of(client)
     assert auth.private_key_file is not None, "settings refuse a section without"
     try:

@@ -26,6 +26,7 @@ from adapter.relay.call.observed import OperationCounts, ServerOperations
 from adapter.relay.stages import StageTable
 from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.rules.access.principals import DEFAULT_TOKEN
+from adapter.rules.calls.tracing import Tracer
 from adapter.rules.files.file_records import FileRecord
 from adapter.rules.metrics import catalogue as metrics
 from adapter.rules.metrics.labels import MCP, RouteGroup, RouteGroups, ToolNames
@@ -43,7 +44,6 @@ from adapter.upstream.tracing import OutgoingSpans
 if TYPE_CHECKING:
     from adapter.app.core import Core
     from adapter.app.servers import Servers
-    from adapter.telemetry.request_spans import RequestSpans
 
 HEALTH = ("/healthz", "/livez", "/readyz")
 
@@ -74,13 +74,13 @@ class AdapterMetrics:
         settings: Settings,
         registry: MetricRegistry,
         log: FilteringBoundLogger,
-        spans: RequestSpans | None = None,
+        tracing: Tracer | None = None,
     ) -> None:
         self.registry = registry
         self.requests = RequestMetrics(registry, route_groups(settings))
-        self._spans = spans
+        self._tracing = tracing
         artifacts = f"{settings.artifacts.uri_scheme}sessions/"
-        trace = None if spans is None else spans.exemplar
+        trace = None if tracing is None else tracing.recorded_trace
         self.operations = OperationCounts(registry, {}, artifacts, trace)
         self.gauges = Gauges(registry, log)
         self.gauges.sources.append(self._in_flight)
@@ -117,8 +117,8 @@ class AdapterMetrics:
         self._built[entry.id] = operations, counts.waiting.flush
         spans = None
         # Tools that run here have spans of their own.
-        if self._spans is not None and kind.needs is not None:
-            spans = OutgoingSpans(self._spans, _address(entry), over_http=kind.own_http)
+        if self._tracing is not None and kind.needs is not None:
+            spans = OutgoingSpans(self._tracing, _address(entry), over_http=kind.own_http)
         return ObservedUpstream(upstream, counts, spans)
 
     def _flush_by(self, server: str, flush: Flush) -> None:

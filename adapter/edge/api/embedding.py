@@ -230,12 +230,12 @@ def routes(
     ]
 
 
-def mount(prefix: str, explorer: Sequence[web.RouteDef], end: Callable[[], None]) -> Mount:
-    """Build an application of its own from these routes; ``end`` is called when it ends."""
+def mount(prefix: str, explorer: Sequence[web.RouteDef], end: Callable[[], Awaitable[None]]) -> Mount:
+    """Build an application of its own from these routes; ``end`` is awaited when it ends."""
 
     async def living(_: web.Application) -> AsyncIterator[None]:
         yield
-        end()
+        await end()
 
     app = web.Application()
     app.add_routes(explorer)

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapter.edge.console import pins as console_pins
@@ -27,7 +28,7 @@ from adapter.relay.tools.pins import PinStatus
 from adapter.rules.access.browser_sessions import RoleRules
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.rules.clients.client_file import entry_text
-from adapter.rules.clients.mcp_clients import CLIENTS, McpClient, ServerAddress, placeholder
+from adapter.rules.clients.mcp_clients import CLIENTS, McpClient, ServerAddress, link_to, placeholder
 from adapter.settings.console import Console
 from adapter.wire.envelope import dump, parse
 
@@ -41,6 +42,9 @@ Look = Callable[[Request, str], Awaitable[object]]
 
 LOOK_PATIENCE = 5.0
 """Seconds that a server has to list its tools before what was seen last is taken for what it offers."""
+
+TOPICS = ("me", "servers", "mounts", "sessions", "files", "exchanges", "activity", "config")
+"""What is shown to everybody, beside grants."""
 
 _READ = ("GET", "HEAD")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -164,8 +168,9 @@ class ConsoleData:
     def branches(self) -> Sequence[Branch]:
         """The branches, to be tried before those of the tools' API: no server has the id ``-``."""
         data = f"{self._facts.settings.path.rstrip('/')}/-"
+        topics = TOPICS if self._topics.grants is None else (*TOPICS, "grants")
         return (
-            Branch(data, 1, _READ, (), self._show),
+            *(Branch(f"{data}/{topic}", 0, _READ, (), partial(self._show, topic)) for topic in topics),
             Branch(f"{data}/pins", 1, _READ, (), self._show_pins),
             Branch(f"{data}/connect", 1, _READ, (), self._show_connections),
             Branch(f"{data}/pins", 2, ("POST",), (), self._accept_pins),
@@ -173,8 +178,7 @@ class ConsoleData:
 
     # --- what is shown ----------------------------------------------------------------------------------------
 
-    async def _show(self, request: Request, names: Names, extra: Extra) -> None:
-        (topic,) = names
+    async def _show(self, topic: str, request: Request, _names: Names, extra: Extra) -> None:
         viewer = self._viewers.of(request.headers)
         if topic == "exchanges" and request.method == "GET" and wants_stream(request):
             await stream(request, self._topics.recent, viewer, extra)
@@ -202,10 +206,9 @@ class ConsoleData:
                 changed = topics.servers.health.changed
                 shown = {} if changed is None else {"changed": changed.as_data(viewer.operator)}
                 return {"yaml": self._facts.configuration, **shown}
-            case "grants" if topics.grants is not None:
-                return await topics.grants.told(viewer)
             case _:
-                raise NotFound()
+                assert topic == "grants" and topics.grants is not None
+                return await topics.grants.told(viewer)
 
     def _me(self, viewer: Viewer) -> dict[str, Any]:
         return {
@@ -291,5 +294,6 @@ def _client(name: str, client: McpClient, address: ServerAddress) -> dict[str, A
         "text": entry_text(client.format, client.keys, address.name, client.entry(address)),
         "note": client.note,
         "command": command,
+        "link": link_to(name, address),
         "placeholder": placeholder(address.token) if hidden and address.token is not None else None,
     }

@@ -8,16 +8,7 @@ from typing import Any
 import orjson
 
 from tests.edge.conftest import StartUpstream
-from tests.edge.consoling import (
-    AGENT,
-    AUTH,
-    OPERATOR,
-    VIEWER,
-    Shop,
-    StartConsole,
-    bearer,
-    opened_console,
-)
+from tests.edge.consoling import AGENT, AUTH, OPERATOR, VIEWER, Shop, StartConsole, bearer, opened_console
 from tests.edge.raw import Exchange, call_body
 from tests.edge.test_console_data import READ, eventually
 from tests.state.shared import SharedMemory

@@ -35,6 +35,7 @@ from tests.edge.raw import RawClient, call_body, read_chunk
 from tests.edge.tool_serving import guard_of, listening
 from tests.hosted.serving import hosted
 from tests.relay.relaying import Relaying
+from tests.waiting import until
 
 EXECUTE = {"allow_execute": True}
 OFF = {"tool_definition_pinning": {"mode": "off"}}
@@ -66,9 +67,7 @@ async def pieces(client: RawClient) -> AsyncIterator[tuple[str, Any]]:
 
 async def no_watchers(front: Console) -> None:
     recent = front.recent
-    async with asyncio.timeout(20):
-        while recent.watchers:
-            await asyncio.sleep(0.005)
+    await until(lambda: not (recent.watchers))
 
 
 async def test_the_last_exchanges_are_told(console: StartConsole) -> None:

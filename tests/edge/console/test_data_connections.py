@@ -6,7 +6,7 @@ import orjson
 
 from adapter.commands import install
 from adapter.rules.clients.client_file import entry_text
-from adapter.rules.clients.mcp_clients import CLIENTS
+from adapter.rules.clients.mcp_clients import CLIENTS, link_to
 from adapter.settings.root import Settings
 from tests.edge.consoling import AUTH, TOKENS, VIEWER, Shop, StartConsole, bearer
 from tests.edge.test_console_data import READ
@@ -29,6 +29,7 @@ async def test_the_entries_are_those_that_the_command_writes(console: StartConso
         assert each["command"].startswith(
             f"mcp-adapter install {each['id']} --url https://tools.example.com/mcp"
         )
+        assert each["link"] == link_to(each["id"], address)
         assert (each["placeholder"] is None) == client.expands
         assert each["placeholder"] is None or each["placeholder"] in each["text"]
     assert not [token for token in TOKENS.values() if token.encode() in orjson.dumps(told)]

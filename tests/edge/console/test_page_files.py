@@ -14,7 +14,6 @@ from adapter.edge.http.bodies import Body
 from adapter.edge.http.request import Fields, Request
 from adapter.errors import NotFound
 
-KIB = 1024
 PLOTS = {"vendor/echarts.min.js", "vendor/mermaid.tiny.js"}
 MARKUP_OUT_OF_TEXT = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|setHTML|\beval\(|new Function"

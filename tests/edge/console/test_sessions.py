@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 
 from adapter.edge.console.sessions import MOST_READ, client_of
 from tests.edge.conftest import StartUpstream
-from tests.edge.consoling import (
-    AGENT,
-    AUTH,
-    OPERATOR,
-    VIEWER,
-    Shop,
-    StartConsole,
-    bearer,
-    opened_console,
-)
+from tests.edge.consoling import AGENT, AUTH, OPERATOR, VIEWER, Shop, StartConsole, bearer, opened_console
 from tests.edge.test_console_data import READ, UPLOADS, upload
 from tests.state.shared import SharedMemory
 
@@ -31,11 +22,7 @@ async def test_sessions_and_files_of_another_replica_are_shown(
 ) -> None:
     """To their owner and to operators; what is not open, or that nobody can read, is passed over."""
     shared = SharedMemory()
-    settings: dict[str, Any] = {
-        "core": {"auth": AUTH},
-        "server": UPLOADS,
-        "storage": {"lock_mode": "none"},
-    }
+    settings: dict[str, Any] = {"core": {"auth": AUTH}, "server": UPLOADS, "storage": {"lock_mode": "none"}}
     async with (
         upstream(Shop(READ)) as up,
         opened_console(tmp_path, up, store=shared.replica(), **settings) as one,

@@ -409,11 +409,7 @@ async def test_hosted_tools_have_rules_too(road: StartRoad) -> None:
     define = [
         {"name": name, "use": "db", "statement": "SELECT 1 AS one"} for name in ("read_one", "write_one")
     ]
-    server = {
-        "access": RULES,
-        "upstream": {"transport": "hosted", "url": None},
-        "tools": {"define": define},
-    }
+    server = {"access": RULES, "upstream": {"transport": "hosted", "url": None}, "tools": {"define": define}}
     connectors = [{"name": "db", "connector": "sqlite", "connection_string": ":memory:"}]
     async with road(server=server, core=AUTH, connectors=connectors) as (_, _, client):
         bob = Person(client, BOB, modern=False)

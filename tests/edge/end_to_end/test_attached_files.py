@@ -335,16 +335,6 @@ async def test_a_slow_file_is_given_up(road: StartRoad, depot: FileHost) -> None
     over.set()
 
 
-async def test_files_come_together_or_not_at_all(road: StartRoad, depot: FileHost, tmp_path: Path) -> None:
-    """If one cannot be had, none is kept and the tool is not called."""
-    tools = Tools({"type": "object", "properties": {"path": {"type": "array", "items": PATH}}})
-    async with road(tools, **settings(depot)) as (_, _, client):
-        await opened(client)
-        files = [attached(depot.put("/1", b"one")), attached(depot.url("/missing"))]
-        assert "127.0.0.1 answered with status 404" in await refused(client, files)
-        assert tools.got == [] and size_below(tmp_path / "uploads") == 0
-
-
 async def test_a_call_has_few_files(road: StartRoad, depot: FileHost) -> None:
     """A hundred are refused before the first is fetched, and so are more than uploads.max_files."""
     many = [attached(depot.put(f"/{number}", b"x"), f"file_{number}") for number in range(100)]
@@ -385,11 +375,7 @@ async def test_a_name_cannot_leave_its_place(road: StartRoad, depot: FileHost) -
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        b'{"path":"/etc/passwd","path":%b}',
-        b'{"path":%b,"path":"/etc/passwd"}',
-        b'{"path":%b,"Path":%b}',
-    ],
+    [b'{"path":"/etc/passwd","path":%b}', b'{"path":%b,"path":"/etc/passwd"}', b'{"path":%b,"Path":%b}'],
 )
 async def test_an_argument_that_stands_twice_is_refused(
     road: StartRoad, depot: FileHost, arguments: bytes

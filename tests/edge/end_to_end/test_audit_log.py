@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
+from adapter.files.audit_log import LOOKS
 from adapter.settings.section import SettingsError
 from tests.edge.company import ALICE, AUTH, BOB, RULES, StartCompany, office
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
@@ -39,10 +41,7 @@ async def test_each_call_has_a_line(company: StartCompany, place: Path) -> None:
     """Who, what and the outcome, of both entrances, and of what was refused; no argument and no secret."""
     console = {"enabled": True, "allow_execute": True, "path": "/explorer"}
     core = audit(place, arguments_digest=True)
-    async with (
-        company(core=core, console=console) as (_, enter, front),
-        front.client() as http,
-    ):
+    async with company(core=core, console=console) as (_, enter, front), front.client() as http:
         alice, bob = await enter(ALICE), await enter(BOB)
         await alice.ask("tools/call", name="write_file", arguments={"path": "hunter2"})
         await bob.call("write_file")
@@ -226,6 +225,7 @@ async def test_files_are_on_record(in_session: StartRoad, place: Path) -> None:
         head, body = await client.request("GET", b"", f"{link.path}?{link.query}")
         assert (head.status, body) == (200, b"made")
         shutil.rmtree(place / "audit")
+        await asyncio.sleep(2 * LOOKS)
         head, body = await client.request("GET", b"", f"{link.path}?{link.query}")
         assert head.status == 503 and b"made" not in body
         (place / "audit").mkdir()

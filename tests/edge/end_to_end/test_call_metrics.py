@@ -227,5 +227,5 @@ async def test_the_life_of_a_session_is_counted(in_session: StartRoad) -> None:
         assert (await client.request("DELETE"))[0].status == 200
         found = await numbers(client)
     assert {key[1]: value for key, value in found.items() if key[0] == events} == {
-        **{"created": 1, "idle": 1, "revived": 1, "ended": 1},
+        **{"created": 1, "idle": 1, "revived": 1, "ended": 1}
     }

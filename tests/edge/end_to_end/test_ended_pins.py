@@ -34,10 +34,7 @@ async def pins_are(store: MemoryStore, count: int) -> None:
 async def test_ended_sessions_leave_no_pins(road: StartRoad) -> None:
     """Of several that end one after the other as of the first; a session that goes on keeps its own."""
     store, core = MemoryStore(), {"tool_definition_pinning": {"mode": "block"}}
-    async with (
-        road(with_tools, store=store, core=core) as (_, front, goes),
-        front.client() as stays,
-    ):
+    async with road(with_tools, store=store, core=core) as (_, front, goes), front.client() as stays:
         await stays.initialize()
         await stays.call()
         for _ in range(2):

@@ -254,7 +254,7 @@ async def test_an_answer_in_time_passes_the_total_limit(in_session: StartRoad) -
 
     defaults = {"tool_call_total_seconds": 60}
     script = in_events(event(PROGRESS), event(result(1)))
-    async with in_session(script, server={"tool_defaults": defaults}) as (_, _, client):
+    async with in_session(script, core={"defaults": defaults}) as (_, _, client):
         _, body = await client.call()
         assert body == event(PROGRESS) + event(result(1))
 

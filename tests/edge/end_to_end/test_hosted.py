@@ -8,7 +8,6 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -17,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from adapter.app import build
 from adapter.settings.file.load import load
 from adapter.settings.section import SettingsError
-from tests.edge.hosting import CONFIG, failure_of, furnished, serving, text_of
+from tests.edge.hosting import CONFIG, furnished, serving, text_of
 from tests.hosted.serving import ERAS
 
 
@@ -60,23 +59,6 @@ async def test_a_statement_answers_its_rows(place: Path, era: str) -> None:
         assert text_of(await client.call_tool("get-user", {"user_id": 9})) == "[]"
         renamed = await client.call_tool("rename", {"user_id": 1, "name": "eve"})
         assert text_of(renamed) == '[{"rows_affected":1}]'
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
-    [
-        ("get-user", {"user_id": 3.9}, "type validation failed: expected int"),
-        ("greet", {"name": "ann", "at": "soon"}, "type validation failed: expected datetime"),
-    ],
-)
-async def test_arguments_that_do_not_fit_are_refused(
-    place: Path, tool: str, arguments: dict[str, Any], said: str
-) -> None:
-    """For statements and scripts alike, with all that is wrong, before anything runs."""
-    async with serving(place) as front, front.client("legacy") as client:
-        result = await client.call_tool(tool, arguments)
-    assert text_of(result).startswith(f'<validation_error action="{tool}">') and said in text_of(result)
-    assert failure_of(result) == {"stage": "validation", "code": -32000}
 
 
 async def test_texts_that_look_alike_are_kept_apart(place: Path) -> None:
@@ -148,7 +130,6 @@ async def test_a_hosted_tool_takes_files(place: Path) -> None:
             "scripts.py#hello",
             r"define\[5\]\.handler: .*the function 'hello' does not exist",
         ),
-        ("{{ inputs.user_id }}", "{{ inputs.id }}", r"define\[0\]\.statement: .*input 'id' not found"),
         ('default: ""', "default: [1]", r"define\[1\]\.inputs\.but: expected string, got array"),
         ("env.FOLDER", "env.OTHER", r"connectors\[0\]: the environment variable OTHER is not set"),
     ],

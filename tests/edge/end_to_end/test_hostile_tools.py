@@ -128,10 +128,7 @@ PLANTS: tuple[Plant, ...] = (
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-async def test_what_is_planted_at_the_allocated_path(
-    hostilities: StartScene,
-    plant: Plant,
-) -> None:
+async def test_what_is_planted_at_the_allocated_path(hostilities: StartScene, plant: Plant) -> None:
     """It is not captured, the call keeps its result and says so, and nothing of it stays."""
     async with hostilities() as scene, scene.front.client() as client:
         victim = await scene.robbed()
@@ -157,10 +154,7 @@ async def test_what_is_planted_at_the_allocated_path(
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-async def test_what_is_planted_where_a_file_was_kept(
-    hostilities: StartScene,
-    plant: Plant,
-) -> None:
+async def test_what_is_planted_where_a_file_was_kept(hostilities: StartScene, plant: Plant) -> None:
     """A file that is no longer the one that was kept is given to nobody: to no download, no read and no tool."""
     async with hostilities() as scene, scene.front.client() as client:
         victim = await scene.robbed()
@@ -228,10 +222,7 @@ def give_second_name(path: Path, treasure: Path) -> None:
 @pytest.mark.parametrize(
     "change", [swap_file_and_link, swap_directory_and_link, grow, come_and_go, give_second_name]
 )
-async def test_what_changes_while_it_is_captured(
-    hostilities: StartScene,
-    change: Plant,
-) -> None:
+async def test_what_changes_while_it_is_captured(hostilities: StartScene, change: Plant) -> None:
     """What is captured was the tool's own at one moment, or the call says that nothing was."""
     async with hostilities() as scene, scene.front.client() as client:
         victim = await scene.robbed()

@@ -60,15 +60,6 @@ async def test_default_has_nothing_before_the_upstream(road: StartRoad) -> None:
         assert isinstance(front.app.servers["raw"].upstream, HttpUpstream)
 
 
-async def test_stateless_server_is_used_without_ids(road: StartRoad) -> None:
-    """The first request of an adapter that just started reaches it, as it would directly."""
-    async with road(named, opening=stateless) as (up, _, client):
-        head, body = await client.request("POST", call_body("one"))
-        assert head.status == 200 and orjson.loads(body)["result"] == "one"
-        assert up.calls("tools/call")[0].head.get("mcp-session-id") is None
-        assert up.calls("tools/call")[0].body == call_body("one")
-
-
 @pytest.mark.parametrize("sessions", [KEPT, KEPT | SHARED])
 async def test_hosts_that_drop_ids_are_served(
     sessions: dict[str, str], upstream: StartUpstream, adapter: StartAdapter

@@ -32,9 +32,10 @@ servers:
   - id: shop
     mount_path: /shop
     upstream: {transport: hosted}
+    stages: {report: {large_results: {above: 16Ki}}}
     tools:
       define:
-        - {name: report, handler: "code.py#report", large_results: {above: 16Ki}, limits: {egress: 20Ki}}
+        - {name: report, handler: "code.py#report", limits: {egress: 20Ki}}
         - {name: short, handler: "code.py#report", limits: {egress: 20Ki}}
 """
 CODE = "def report(payload):\n    return '\\n'.join(f'line {n}' for n in range(10000))\n"

@@ -71,10 +71,7 @@ print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has this switch")
 @pytest.mark.parametrize(
     ("upstream", "shown"),
-    [
-        ({"transport": "stdio", "command": "cat"}, "0"),
-        ({"url": "http://127.0.0.1:9/mcp"}, "1"),
-    ],
+    [({"transport": "stdio", "command": "cat"}, "0"), ({"url": "http://127.0.0.1:9/mcp"}, "1")],
 )
 def test_the_adapter_is_hidden_from_the_programs_it_starts(upstream: dict[str, str], shown: str) -> None:
     """Processes of servers are such programs: they run as its user, and its environment holds every secret."""

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import MODERN_META, Exchange, RawClient, modern_fields
+from tests.edge.raw import Exchange, RawClient
 
 TOOLS = [
     {"name": f"tool_{number}", "description": "Does something. " * 40, "inputSchema": {"type": "object"}}
@@ -81,23 +81,6 @@ async def test_a_list_with_one_other_byte_is_read_anew(in_session: StartRoad) ->
         lister.tools[1000] = {**TOOLS[1000], "description": "does something. " * 40}
         refused = orjson.loads(await listed(client, 3))
         assert refused["error"]["code"] and "tool_1000" in str(refused["error"])
-
-
-async def test_both_eras_get_the_list_in_their_own_way(in_session: StartRoad) -> None:
-    """What one is sent again is not what the other is."""
-    async with in_session(Lister(id_first), **SETTINGS) as (_, _, client):
-        legacy = [await listed(client, number) for number in (1, 2)]
-        client.session = None
-        modern = []
-        for number in (1, 2):
-            fields = {**modern_fields(""), "mcp_method": "tools/list", "mcp_name": ""}
-            params = {"_meta": MODERN_META}
-            asked = {"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": params}
-            head, body = await client.request("POST", orjson.dumps(asked), **fields)
-            assert head.status == 200, body
-            modern.append(body)
-        assert b'"cacheScope":"private"' in modern[0] and b"cacheScope" not in legacy[0]
-        assert modern[1] == modern[0].replace(b'"id":1', b'"id":2')
 
 
 async def test_a_slow_client_holds_nobody_up(in_session: StartRoad) -> None:

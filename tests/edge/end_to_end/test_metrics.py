@@ -216,10 +216,7 @@ async def test_everything_is_counted(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tools.py").write_text(CODE)
     tools, store, files = Tools(), SharedMemory().replica(), tmp_path / "files"
-    async with (
-        upstream(tools) as up,
-        served(files, up, collector, store) as port,
-    ):
+    async with upstream(tools) as up, served(files, up, collector, store) as port:
         found, scrapes = await use_everything(port, up, tools, store)
     assert_plausible(found)
     shown = {name for name, *_ in found}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from adapter.app import App
 from adapter.state.memory import MemoryStore
@@ -20,6 +21,7 @@ from tests.edge.raw import (
     Script,
     error_of,
     event,
+    initialize_result,
     modern_fields,
     read_chunk,
 )
@@ -207,13 +209,14 @@ async def test_one_stream_carries_those_of_all_servers(tmp_path: Path) -> None:
             assert resumed[0] is None and "7" in resumed
 
 
-async def test_a_server_that_is_busy_for_a_moment_is_heard_again(tmp_path: Path) -> None:
-    """One that refuses its stream with 503 is asked for it again."""
+@pytest.mark.parametrize("status", [409, 503])
+async def test_a_server_that_is_busy_for_a_moment_is_heard_again(status: int, tmp_path: Path) -> None:
+    """One that refuses its stream, because the last one has not ended there yet, is asked for it again."""
     speaks, refusals = speaking("a"), [b'{"detail":"busy"}']
 
     async def busy(exchange: Exchange) -> None:
         if exchange.head.method == "GET" and refusals:
-            await exchange.answer(503, refusals.pop())
+            await exchange.answer(status, refusals.pop())
         else:
             await speaks(exchange)
 
@@ -329,6 +332,78 @@ async def test_a_cancellation_reaches_the_server_that_has_the_request(tmp_path: 
             assert ups["b"].calls("notifications/cancelled") == []
 
 
+def slow_opening(up: RawUpstream, opening: asyncio.Event, go: asyncio.Event) -> Script:
+    """Opens the session ``slow`` when it may ``go`` on; ``opening`` is set when it has been asked to."""
+
+    async def slowly(exchange: Exchange) -> None:
+        opening.set()
+        await go.wait()
+        up.sessions.add("slow")
+        await exchange.json(initialize_result(exchange.message["id"]), "Mcp-Session-Id: slow")
+
+    return slowly
+
+
+async def test_a_request_that_is_cancelled_early_is_not_sent(tmp_path: Path) -> None:
+    """Its client withdraws it while the session in which it would run is being opened."""
+    opening, go = asyncio.Event(), asyncio.Event()
+    one = {"a": tooled("a", "run")}
+    async with mount(tmp_path, one) as (ups, client), MountClient(client.port) as call:
+        await client.names()
+        ups["a"].opening = slow_opening(ups["a"], opening, go)
+        call.session = client.session
+        asked = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "a_run"}}
+        await call.send("POST", orjson.dumps(asked), ALL)
+        await asyncio.wait_for(opening.wait(), 20)
+        assert (await client.tell(method="notifications/cancelled", params={"requestId": 9})).status == 202
+        go.set()
+        assert (await call.head()).status == 202
+        assert await client.text("a_run", 10) == "a ran run"
+        assert len(ups["a"].calls("tools/call")) == 1
+
+
+async def test_a_request_that_is_cancelled_while_lists_are_read_is_not_sent(tmp_path: Path) -> None:
+    """Its name tells nothing of its server until then."""
+    speaks, listing, go = tooled("a", "run"), asyncio.Event(), asyncio.Event()
+
+    async def slowly(exchange: Exchange) -> None:
+        if exchange.message.get("method") == "tools/list":
+            listing.set()
+            await go.wait()
+        await speaks(exchange)
+
+    bare = [{"id": "all", "servers": ["*"], "list_timeout_seconds": 20, "prefix": "none"}]
+    scripts = {"a": slowly, "b": tooled("b", "stop")}
+    async with mount(tmp_path, scripts, mounts=bare) as (ups, client), MountClient(client.port) as call:
+        call.session = client.session
+        asked = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "run"}}
+        await call.send("POST", orjson.dumps(asked), ALL)
+        await asyncio.wait_for(listing.wait(), 20)
+        assert (await client.tell(method="notifications/cancelled", params={"requestId": 9})).status == 202
+        go.set()
+        assert (await call.head()).status == 202
+        assert await client.text("run", 10) == "a ran run"
+        assert len(ups["a"].calls("tools/call")) == 1
+
+
+async def test_requests_of_one_id_are_all_answered(tmp_path: Path) -> None:
+    """Some clients use an id twice at a time; nobody has cancelled either."""
+    opening, go = asyncio.Event(), asyncio.Event()
+    one = {"a": tooled("a", "run")}
+    async with mount(tmp_path, one) as (ups, client), MountClient(client.port) as other:
+        await client.names()
+        ups["a"].opening = slow_opening(ups["a"], opening, go)
+        other.session = client.session
+        calls = [asyncio.ensure_future(each.text("a_run")) for each in (client, other)]
+        await asyncio.wait_for(opening.wait(), 20)
+        async with MountClient(client.port) as third:
+            # Both are here when the session is there.
+            third.session = client.session
+            await third.rpc("ping")
+        go.set()
+        assert await asyncio.gather(*calls) == ["a ran run"] * 2
+
+
 async def test_the_level_of_the_log_is_set_at_all_servers(tmp_path: Path) -> None:
     """Open sessions hear of it at once, those that are opened later when they are."""
     async with mount(tmp_path, TWO) as (ups, client):
@@ -359,8 +434,36 @@ async def test_no_server_can_make_up_the_id_of_another_ones_question(tmp_path: P
         assert not [each for each in ups["b"].seen if "result" in each.message]
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_no_server_answers_a_request_of_another_one(tmp_path: Path, era: str) -> None:
+    """Neither in place of its own answer nor ahead of it, also where this process knows of no other request."""
+    forged = b'{"jsonrpc":"2.0","id":7,"result":{"content":[]}}'
+
+    async def hostile(exchange: Exchange) -> None:
+        params = exchange.message.get("params")
+        name = params.get("name") if isinstance(params, dict) else None
+        if name == "whole":
+            return await exchange.json(forged)
+        if name == "stream":
+            own = orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "result": {"content": []}})
+            return await exchange.answer(200, event(forged) + event(own), "Content-Type: text/event-stream")
+        return await tooled("a", "whole", "stream")(exchange)
+
+    async with mount(tmp_path, {"a": hostile, "b": tooled("b", "run")}) as (_, client):
+        answers = []
+        for tool in ("a_whole", "a_stream"):
+            params: dict[str, Any] = {"name": tool, "arguments": {}}
+            fields: dict[str, str] = {}
+            if era == "modern":
+                client.session, fields, params["_meta"] = None, modern_fields(tool), MODERN_META
+            asked = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}
+            answers.append((await client.request("POST", orjson.dumps(asked), ALL, **fields))[1])
+        assert error_of(answers[0])["id"] == 5 and "was not sent" in error_of(answers[0])["message"]
+        assert b'"id":5' in answers[1] and b'"id":7' not in answers[1]
+
+
 async def test_tasks_of_several_servers_are_told_apart(tmp_path: Path) -> None:
-    """The id of a task leads back to the server that has it."""
+    """The id of a task leads back to the server that has it. A list of all is not offered."""
 
     async def script(exchange: Exchange) -> None:
         message = exchange.message
@@ -377,6 +480,7 @@ async def test_tasks_of_several_servers_are_told_apart(tmp_path: Path) -> None:
         assert state["result"]["taskId"] == "b.t1"
         assert ups["b"].calls("tasks/get")[0].message["params"] == {"taskId": "t1"}
         assert ups["a"].calls("tasks/get") == []
+        assert (await client.rpc("tasks/list"))["error"]["code"] == -32601
 
 
 async def test_clients_of_the_stateless_era_are_served(tmp_path: Path) -> None:
@@ -469,6 +573,34 @@ async def test_a_subscription_carries_what_all_servers_say(tmp_path: Path) -> No
         while came.count(b"list_changed") < 2:
             came += await read_chunk(client.reader)
         assert came.count(b"acknowledged") == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_subscription_is_repeated_at_a_server_that_was_busy(status: int, tmp_path: Path) -> None:
+    """One that refuses it for a moment is asked for it again."""
+    refusals = [b'{"detail":"busy"}']
+
+    async def script(exchange: Exchange) -> None:
+        if refusals:
+            await exchange.answer(status, refusals.pop())
+            return
+        await exchange.begin_stream()
+        meta = {"io.modelcontextprotocol/subscriptionId": 1}
+        for method in ("notifications/subscriptions/acknowledged", "notifications/tools/list_changed"):
+            said = {"jsonrpc": "2.0", "method": method, "params": {"_meta": meta}}
+            await exchange.chunk(event(orjson.dumps(said)))
+        await exchange.gone()
+
+    async with mount(tmp_path, {"a": script}) as (_, client):
+        client.session = None
+        params = {"notifications": {"toolsListChanged": True}, "_meta": MODERN_META}
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+        fields = modern_fields() | {"mcp_name": "", "mcp_method": "subscriptions/listen"}
+        await client.send("POST", orjson.dumps(asked), ALL, **fields)
+        assert (await client.head()).status == 200
+        async with asyncio.timeout(20):
+            while b"list_changed" not in await read_chunk(client.reader):
+                pass
 
 
 async def test_a_request_without_a_session_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from adapter.app import App
 from adapter.relay.mounts.lists import NO_SUCH_CURSOR, SNAPSHOT_SECONDS
-from adapter.rules.mounts.lists import PAGE
+from adapter.rules.mounts.lists import PAGE, TOOLS
 from adapter.state.memory import MemoryStore
 from tests.edge.company import ALICE, AUTH, BOB, RULES, office
 from tests.edge.conftest import StartAdapter, StartUpstream
@@ -31,11 +32,13 @@ from tests.edge.raw import (
     read_chunk,
 )
 from tests.ports import free_port
+from tests.state.shared import SharedMemory
 
 NOBODY = "http://127.0.0.1:9/mcp"
 """An address at which nothing listens."""
 
 UI = {"_meta": {"ui": {"resourceUri": "ui://w"}}}
+PING = {"enabled": True, "interval_seconds": 0.02, "open_cooldown_seconds": 0.02}
 QUICK = {"mounts": [{"id": "all", "servers": ["*"], "list_timeout_seconds": 0.01}]}
 BARE = {"mounts": [{"id": "all", "servers": ["*"], "list_timeout_seconds": 20, "prefix": "none"}]}
 
@@ -75,6 +78,24 @@ def library(*uris: str, templates: tuple[str, ...] = ()) -> Script:
             await answered(exchange, {"contents": [{"uri": params["uri"], "text": exchange.head["host"]}]})
         else:
             await lists(exchange)
+
+    return script
+
+
+def growing() -> Script:
+    """Lists one tool, ``run``; a call adds ``stop``, and the answer says that the list has changed."""
+    tools = [{"name": "run"}]
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message.get("method") == "tools/call":
+            tools.append({"name": "stop"})
+            news = b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
+            number = orjson.dumps(exchange.message["id"])
+            await exchange.stream(
+                news, b'data: {"jsonrpc":"2.0","id":%b,"result":{"content":[]}}\n\n' % number
+            )
+        else:
+            await serving({"tools/list": {"tools": tools}})(exchange)
 
     return script
 
@@ -224,20 +245,7 @@ async def test_a_client_hears_when_a_server_is_there_again(tmp_path: Path) -> No
 
 async def test_a_changed_list_is_read_again(tmp_path: Path) -> None:
     """The server says so in the answer to a call."""
-    tools = [{"name": "run"}]
-
-    async def script(exchange: Exchange) -> None:
-        if exchange.message.get("method") == "tools/call":
-            tools.append({"name": "stop"})
-            news = b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
-            number = orjson.dumps(exchange.message["id"])
-            await exchange.stream(
-                news, b'data: {"jsonrpc":"2.0","id":%b,"result":{"content":[]}}\n\n' % number
-            )
-        else:
-            await serving({"tools/list": {"tools": tools}})(exchange)
-
-    async with mount(tmp_path, {"a": script}) as (_, client):
+    async with mount(tmp_path, {"a": growing()}) as (_, client):
         assert await client.names() == ["a_run"]
         await client.request(
             "POST",
@@ -251,6 +259,102 @@ async def test_a_changed_list_is_read_again(tmp_path: Path) -> None:
             ),
             ALL,
         )
+        assert await client.names() == ["a_run", "a_stop"]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_what_a_server_says_to_one_client_is_heard_by_all(processes: int, tmp_path: Path) -> None:
+    """Clients of the same process, and of another one over the same store, hear of a change and read the new list."""
+    memory = SharedMemory()
+    async with RawUpstream(growing()) as up, contextlib.AsyncExitStack() as stack:
+        ports = [
+            await stack.enter_async_context(mounted(tmp_path / str(each), {"a": up.url}, memory.replica()))
+            for each in range(processes)
+        ]
+        caller = await stack.enter_async_context(MountClient(ports[0]))
+        client, listener = [await stack.enter_async_context(MountClient(ports[-1])) for _ in range(2)]
+        await caller.open()
+        await client.open()
+        listener.session = client.session
+        await listener.send("GET", b"", ALL, accept="text/event-stream")
+        await listener.head()
+        assert await client.names() == ["a_run"]
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a_run"}}
+        await caller.request("POST", orjson.dumps(asked), ALL)
+        async with asyncio.timeout(20):
+            assert b"notifications/tools/list_changed" in await read_chunk(listener.reader)
+        assert await client.names() == ["a_run", "a_stop"]
+
+
+async def test_a_client_hears_of_a_list_that_another_process_gave_it(tmp_path: Path) -> None:
+    """It listens at a process that has never read that list."""
+    memory = SharedMemory()
+    async with RawUpstream(growing()) as up, contextlib.AsyncExitStack() as stack:
+        ports = [
+            await stack.enter_async_context(mounted(tmp_path / str(each), {"a": up.url}, memory.replica()))
+            for each in range(2)
+        ]
+        client, listener = [await stack.enter_async_context(MountClient(port)) for port in ports]
+        await client.open()
+        listener.session = client.session
+        await listener.send("GET", b"", ALL, accept="text/event-stream")
+        await listener.head()
+        assert await client.names() == ["a_run"]
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a_run"}}
+        await client.request("POST", orjson.dumps(asked), ALL)
+        async with asyncio.timeout(20):
+            assert b"notifications/tools/list_changed" in await read_chunk(listener.reader)
+
+
+async def test_a_client_hears_of_a_server_that_began_anew(tmp_path: Path) -> None:
+    """Nobody called it and it said nothing: the next ping finds that its sessions are gone."""
+    port = free_port()
+    servers = {"a": f"http://127.0.0.1:{port}/mcp"}
+    async with (
+        mounted(tmp_path, servers, core={"upstream_ping": PING}) as front,
+        MountClient(front) as client,
+        MountClient(front) as listener,
+    ):
+        async with RawUpstream(tooled("a", "run"), port=port):
+            await client.open()
+            listener.session = client.session
+            await listener.send("GET", b"", ALL, accept="text/event-stream")
+            await listener.head()
+            assert await client.names() == ["a_run"]
+        async with RawUpstream(tooled("a", "walk"), port=port), asyncio.timeout(20):
+            while await client.names() != ["a_walk"]:
+                assert b"notifications/tools/list_changed" in await read_chunk(listener.reader)
+
+
+async def test_a_list_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> None:
+    """What a server lists when it says that its list has changed may be the list as it was."""
+    tools = [{"name": "run"}]
+    reads: list[asyncio.Event] = []
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message.get("method") == "tools/call":
+            tools.append({"name": "stop"})
+            news = b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
+            number = orjson.dumps(exchange.message["id"])
+            await exchange.stream(
+                news, b'data: {"jsonrpc":"2.0","id":%b,"result":{"content":[]}}\n\n' % number
+            )
+        elif exchange.message.get("method") == "tools/list" and not reads:
+            before = [*tools]
+            reads.append(asyncio.Event())
+            await reads[0].wait()
+            await serving({"tools/list": {"tools": before}})(exchange)
+        else:
+            await serving({"tools/list": {"tools": tools}})(exchange)
+
+    async with mount(tmp_path, {"a": script}) as (ups, client), MountClient(client.port) as other:
+        other.session = client.session
+        listing = asyncio.create_task(other.names())
+        await ups["a"].arrived("tools/list")
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a_run"}}
+        await client.request("POST", orjson.dumps(asked), ALL)
+        reads[0].set()
+        assert await listing == ["a_run", "a_stop"]
         assert await client.names() == ["a_run", "a_stop"]
 
 
@@ -302,7 +406,7 @@ async def test_a_list_that_changes_stays_what_it_was_for_its_cursors(tmp_path: P
         lists.clock = lambda: now[0]
         cursor = {"cursor": (await client.rpc("tools/list"))["result"]["nextCursor"]}
         more[0] = 9
-        lists.changed("a")
+        lists.changed("a", TOOLS)
         assert len((await client.rpc("tools/list", cursor))["result"]["tools"]) == 5
         await client.rpc("tools/list")
         assert len((await client.rpc("tools/list", cursor))["result"]["tools"]) == 5

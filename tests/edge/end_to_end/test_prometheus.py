@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from tests.prometheus import PATIENCE, Prometheus, program, scraping
 from tests.promql import needs
 from tests.state.shared import SharedMemory
 from tests.telemetry.collectors import Collector
+from tests.waiting import until
 
 pytestmark = pytest.mark.deep
 
@@ -66,9 +66,7 @@ async def assert_exemplars(prometheus: Prometheus, collector: Collector) -> None
     named = {each["labels"]["trace_id"] for series in found for each in series["exemplars"]}
     # A call that is only forwarded, one with stages, and one of a hosted tool.
     assert {series["seriesLabels"]["tool_name"] for series in found} >= {"plain", "limited", "echo"}
-    async with asyncio.timeout(PATIENCE):
-        while not named & {span.trace_id.hex() for span in collector.spans()}:
-            await asyncio.sleep(0.1)
+    await until(lambda: named & {span.trace_id.hex() for span in collector.spans()}, PATIENCE)
 
 
 @pytest.mark.timed

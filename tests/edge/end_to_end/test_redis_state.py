@@ -21,8 +21,7 @@ UNAVAILABLE = -32014
 async def adapters(start: StartAdapter, up: RawUpstream, redis: Server) -> AsyncIterator[list[Adapter]]:
     """Three adapters with the same settings."""
     url = f"redis://:{URL_PASSWORD}@127.0.0.1:{redis.port}/0"
-    timeouts = {"timeout_seconds": 1}
-    state: dict[str, Any] = {"type": "redis", "cache_seconds": 0.5, "redis": {"url": url, **timeouts}}
+    state: dict[str, Any] = {"type": "redis", "cache_seconds": 0.5, "redis": {"url": url}}
     async with contextlib.AsyncExitStack() as stack:
         yield [await stack.enter_async_context(start(up, state_persistence=state)) for _ in range(3)]
 

@@ -13,6 +13,7 @@ from adapter.relay.replicas.registry import TABLE
 from adapter.rules.access.replicas import decode_replica, encode_replica
 from tests.edge.raw import error_of, read_chunk
 from tests.edge.replicating import PATIENCE, Replica, call, site, tool, two_replicas
+from tests.waiting import until
 
 
 async def test_what_waits_for_a_silent_replica_ends(tmp_path: Path) -> None:
@@ -109,14 +110,10 @@ async def test_no_call_runs_twice_whatever_happens_to_its_owner(tmp_path: Path) 
             await first.initialize()
             over = asyncio.Event()
             callers = [asyncio.ensure_future(_calls(b, first.session, 10_000 * n, over)) for n in range(8)]
-            async with asyncio.timeout(PATIENCE):
-                while not ran.exists() or ran.read_text().count("\n") < 200:
-                    await asyncio.sleep(0.01)
+            await until(lambda: not (not ran.exists() or ran.read_text().count("\n") < 200), PATIENCE)
             await found.kill("a", a)
             before = ran.read_text().count("\n")
-            async with asyncio.timeout(PATIENCE):
-                while ran.read_text().count("\n") < before + 100:
-                    await asyncio.sleep(0.01)
+            await until(lambda: ran.read_text().count("\n") >= before + 100, PATIENCE)
             over.set()
             answered = [number for caller in callers for number in await caller]
         times = Counter(map(int, ran.read_text().split()))

@@ -128,7 +128,7 @@ class Fleet:
 
     def _settings(self, name: str) -> dict[str, Any]:
         url = f"redis://:{URL_PASSWORD}@127.0.0.1:{self._redis.port}/0"
-        state = {"type": "redis", "cache_seconds": 0.5, "redis": {"url": url, "timeout_seconds": 1}}
+        state = {"type": "redis", "cache_seconds": 0.5, "redis": {"url": url}}
         child = {"transport": "stdio", "command": sys.executable, "args": ["-S", "-c", SERVER]}
         return {
             "core": {

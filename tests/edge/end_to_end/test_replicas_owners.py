@@ -9,15 +9,13 @@ from tests.edge.conftest import StartUpstream
 from tests.edge.end_to_end.test_sse_upstream import playing
 from tests.edge.raw import error_of, read_chunk
 from tests.edge.replicating import PATIENCE, call, messages, next_message, site, tool, two_replicas
+from tests.waiting import until
 
 
 async def test_a_session_is_served_by_the_process_that_has_it(tmp_path: Path) -> None:
     """A session that A opened has the same child through B, and the answers have the same bytes."""
     async with two_replicas(tmp_path) as (_, _, b, first), b.client(first.session) as second:
-        here, there = (
-            await first.request("POST", tool("who")),
-            await second.request("POST", tool("who")),
-        )
+        here, there = (await first.request("POST", tool("who")), await second.request("POST", tool("who")))
         assert here[1] == there[1]
         assert (await call(second, "who"))["result"]["seen"] == {}
         fields = [[each for each in head.fields if each[0] != "date"] for head, _ in (here, there)]
@@ -160,9 +158,7 @@ async def test_of_two_that_open_a_session_anew_one_keeps_it(tmp_path: Path) -> N
             async with b.client(first.session) as second, c.client(first.session) as third:
                 answers = await asyncio.gather(call(second, "who"), call(third, "who"))
                 assert answers[0]["result"]["pid"] == answers[1]["result"]["pid"]
-                async with asyncio.timeout(PATIENCE):
-                    while b.processes + c.processes > 1:
-                        await asyncio.sleep(0.01)
+                await until(lambda: b.processes + c.processes <= 1, PATIENCE)
 
 
 async def test_a_large_message_crosses_both_ways(tmp_path: Path) -> None:

@@ -9,16 +9,9 @@ import pytest
 
 from adapter.relay.sessions.renewal import MOST
 from tests.edge.conftest import Adapter, StartAdapter, StartRoad, done
-from tests.edge.raw import (
-    INITIALIZE,
-    Exchange,
-    RawUpstream,
-    error_of,
-    initialize_result,
-    result,
-    silent,
-)
+from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, error_of, initialize_result, result, silent
 from tests.relay.sessions.test_health_probe import PING, health_when, is_ok, serving, started
+from tests.waiting import until
 
 
 class Slow:
@@ -50,16 +43,12 @@ def slow_upstream(slow: Slow) -> RawUpstream:
 
 async def left(up: RawUpstream, *sessions: str) -> None:
     """Wait until the upstream has these sessions and no other."""
-    async with asyncio.timeout(20):
-        while up.sessions != set(sessions):
-            await asyncio.sleep(0.005)
+    await until(lambda: up.sessions == set(sessions))
 
 
 async def noticed(front: Adapter, count: int) -> None:
     """Wait until the adapter knows that so many clients have left."""
-    async with asyncio.timeout(20):
-        while repr(front.app.background) != f"<BackgroundTasks: {count} running>":
-            await asyncio.sleep(0.005)
+    await until(lambda: repr(front.app.background) == f"<BackgroundTasks: {count} running>")
 
 
 # --- clients --------------------------------------------------------------------------------------------------
@@ -74,9 +63,7 @@ async def test_session_of_a_client_that_left_is_closed(adapter: StartAdapter) ->
             await up.arrived("initialize")
         await noticed(front, 1)
         waiting = asyncio.create_task(patient.initialize())
-        async with asyncio.timeout(20):
-            while slow.begun < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: slow.begun >= 2)
         slow.answer.set()
         await waiting
         await left(up, "slow-2")
@@ -120,18 +107,12 @@ async def test_few_late_answers_are_waited_for(adapter: StartAdapter) -> None:
         clients = [await front.client().__aenter__() for _ in range(MOST + 4)]
         for client in clients:
             await client.send("POST", INITIALIZE)
-        async with asyncio.timeout(20):
-            while slow.begun < len(clients):
-                await asyncio.sleep(0.005)
+        await until(lambda: slow.begun >= len(clients))
         for client in clients:
             client.close()
-        async with asyncio.timeout(20):
-            while f": {MOST} active" not in repr(front.app.servers["raw"].upstream):
-                await asyncio.sleep(0.005)
+        await until(lambda: f": {MOST} active" in repr(front.app.servers["raw"].upstream))
         slow.answer.set()
-        async with asyncio.timeout(20):
-            while len(up.calls("DELETE")) < MOST:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(up.calls("DELETE")) >= MOST)
         assert len(up.sessions) == 4
 
 

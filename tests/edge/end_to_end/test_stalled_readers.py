@@ -16,7 +16,7 @@ from adapter.edge.http.limits import Handler, Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
 from tests.edge.conftest import StartRoad
-from tests.edge.http.test_bodies import KIB, MIB, until
+from tests.edge.http.test_bodies import KIB, MIB
 from tests.edge.raw import (
     Exchange,
     beginning,
@@ -27,6 +27,7 @@ from tests.edge.raw import (
     read_chunk,
     result,
 )
+from tests.waiting import until
 
 ASKED = b"GET /mcp HTTP/1.1\r\nHost: here\r\n\r\n"
 STALL = 0.3

@@ -32,6 +32,7 @@ from tests.edge.raw import (
     result,
     silent,
 )
+from tests.waiting import until
 
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
 Stop = Callable[[], Coroutine[Any, Any, None]]
@@ -267,5 +268,4 @@ async def test_a_server_that_hangs_does_not_hold_up_the_stop(
         assert len(up.calls("DELETE")) == 1 and up.sessions
         up.ending = None
         async with asyncio.timeout(10), adapter(up, **settings):
-            while up.sessions:
-                await asyncio.sleep(0.01)
+            await until(lambda: not (up.sessions))

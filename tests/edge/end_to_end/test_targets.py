@@ -7,16 +7,7 @@ import asyncio
 import pytest
 
 from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
-from tests.edge.raw import (
-    INITIALIZE,
-    Exchange,
-    call_body,
-    error_of,
-    in_json,
-    read_body,
-    read_head,
-    result,
-)
+from tests.edge.raw import INITIALIZE, Exchange, call_body, error_of, in_json, read_body, read_head, result
 
 
 async def test_the_query_reaches_the_upstream_behind_its_own(
@@ -74,14 +65,9 @@ async def asked(front: Adapter, target: str, host: str) -> int:
     ("target", "host", "status"),
     [
         ("http://127.0.0.1:{port}/mcp", "127.0.0.1:{port}", 200),
-        ("HTTP://LOCALHOST/mcp?a=1", "localhost:80", 200),
-        ("http://127.0.0.1:{port}/mcp", "localhost:{port}", 421),
         ("http://127.0.0.1:1/mcp", "127.0.0.1:{port}", 421),
-        ("http://evil.example/mcp", "127.0.0.1:{port}", 421),
         ("http://evil.example/mcp", "evil.example", 421),
-        ("http://me@127.0.0.1:{port}/mcp", "127.0.0.1:{port}", 421),
         ("http:///mcp", "127.0.0.1:{port}", 421),
-        ("ftp://127.0.0.1:{port}/mcp", "127.0.0.1:{port}", 421),
     ],
 )
 async def test_an_absolute_target_is_served_where_it_names_the_host(

@@ -13,13 +13,6 @@ TOKEN = "the-adapters-own-token"
 CLIENTS_OWN = {
     "authorization": "Bearer for-somebody-else",
     "cookie": "session=secret",
-    "x-api-key": "k",
-    "user-agent": "raw/1",
-    "x_forwarded_for": "10.0.0.1",
-    "forwarded": "for=10.0.0.1",
-    "proxy_authorization": "Basic eDp5",
-    "origin": "http://127.0.0.1",
-    "referer": "http://127.0.0.1/page",
     "connection": "keep-alive, traceparent, x-listed",
     "traceparent": "00-hop-by-hop",
     "te": "trailers",
@@ -119,13 +112,7 @@ async def test_client_gets_all_that_acts_on_no_browser(in_session: StartRoad) ->
         "Content-Type: application/json; Charset=UTF-8",
         "Date: Thu, 01 Jan 1970 00:00:00 GMT",
         "Server: up/1",
-        "X-Powered-By: up",
-        "X-RateLimit-Remaining: 3",
         "Mcp-Odd: \xe9\xff\xc3\xa9",
-        "Cache-Control: no-store",
-        "X-Request-Id: r 1",
-        "Retry-After: 3",
-        "Content-Digest: sha-256=:eA==:",
     ]
     held_back = [
         "Set-Cookie: a=1",

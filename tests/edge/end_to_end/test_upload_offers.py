@@ -27,6 +27,7 @@ from tests.edge.file_tools import FORM, READS, form, rpc, text_of
 from tests.edge.raw import Exchange, RawClient, initialize_result, read_body, result
 from tests.state.redis import servers
 from tests.state.shared import SharedMemory
+from tests.waiting import until
 
 READER = {"adapters": [READS]}
 TOKENS = {"auth": {"enabled": True, "tokens": [{"name": name, "token": name} for name in ("ann", "bob")]}}
@@ -432,9 +433,7 @@ def status_tool(front: Adapter) -> Stage:
 
 
 async def waits(tool: Stage, calls: int) -> None:
-    async with asyncio.timeout(20):
-        while f": {calls} calls wait" not in repr(tool):
-            await asyncio.sleep(0.01)
+    await until(lambda: f": {calls} calls wait" in repr(tool))
 
 
 @pytest.mark.parametrize("arguments", [{}, {"upload_id": 1}, {"upload_id": "x", "wait_seconds": 51}, [1]])

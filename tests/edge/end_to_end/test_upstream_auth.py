@@ -210,10 +210,7 @@ async def test_a_server_over_sse_gets_the_same_credentials(tmp_path: Path, token
         site.accepts = False
         player = Guarded(site)
         task = asyncio.create_task(player.play())
-        async with (
-            sse_adapter(tmp_path, player, auth(tokens)["upstream"]) as front,
-            front.client() as client,
-        ):
+        async with sse_adapter(tmp_path, player, auth(tokens)["upstream"]) as front, front.client() as client:
             await client.initialize()
             assert "Bearer t1" in player.streams[0].head
             player.good = "Bearer t2"

@@ -9,13 +9,7 @@ from adapter.relay.sessions.upstream_sessions import close_kept
 from adapter.rules.access.principals import ANONYMOUS
 from tests.edge.bearers import bearer
 from tests.edge.conftest import StartAdapter
-from tests.edge.raw import (
-    INITIALIZE,
-    Exchange,
-    call_body,
-    modern_body,
-    modern_fields,
-)
+from tests.edge.raw import INITIALIZE, Exchange, call_body, modern_body, modern_fields
 from tests.oauth.protected import PINNED, answer, asking, tools_of
 from tests.oauth.token_serving import ProtectedUpstream
 

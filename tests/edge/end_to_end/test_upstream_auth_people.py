@@ -10,13 +10,7 @@ import orjson
 from tests.edge.bearers import ScriptedVerifier, bearer, core
 from tests.edge.conftest import Adapter, StartAdapter
 from tests.edge.end_to_end.test_replicas import three
-from tests.edge.raw import (
-    INITIALIZE,
-    call_body,
-    error_of,
-    modern_body,
-    modern_fields,
-)
+from tests.edge.raw import INITIALIZE, call_body, error_of, modern_body, modern_fields
 from tests.oauth.protected import PINNED, auth, tools_of
 from tests.oauth.token_serving import ProtectedUpstream, TokenServer
 from tests.state.shared import SharedMemory

@@ -11,15 +11,7 @@ import orjson
 import pytest
 
 from tests.edge.conftest import Adapter, start_adapter
-from tests.edge.raw import (
-    Exchange,
-    RawUpstream,
-    answering,
-    call_body,
-    initialize_result,
-    result,
-    silent,
-)
+from tests.edge.raw import Exchange, RawUpstream, answering, call_body, initialize_result, result, silent
 from tests.relay.sessions.test_health_probe import PING, ask, health_when, is_ok, started
 
 
@@ -32,6 +24,9 @@ class Tools:
 
     async def __call__(self, exchange: Exchange) -> None:
         message: Any = exchange.message
+        if message["method"] == "server/discover":
+            await exchange.answer(400, b"")
+            return
         assert message["method"] == "tools/list", message
         self.asked += 1
         number = int(message.get("params", {}).get("cursor", 0))
@@ -150,7 +145,7 @@ async def test_tools_are_looked_for_at_start_where_pings_are_off(tmp_path: Path)
         assert body["adapter_wiring"] == {"status_by_server": {"raw": True}, "ready": True}
         assert body["servers"][0]["detail"] == "upstream_ping_disabled" and status == 200
         await up.arrived("DELETE")
-        assert up.sessions == set() and len(up.seen) == 4
+        assert up.sessions == set() and len(up.seen) == 5
 
 
 async def test_a_missing_tool_is_told_where_pings_are_off(tmp_path: Path) -> None:

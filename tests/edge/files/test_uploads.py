@@ -36,6 +36,7 @@ from tests.edge.filing import (
     sha256,
 )
 from tests.edge.raw import Head, read_body
+from tests.waiting import until
 
 ONE = form(file_part(b"hello"))
 ONES = sha256(b"1")
@@ -444,8 +445,7 @@ async def test_half_of_a_large_upload_takes_no_memory(tmp_path: Path) -> None:
         for client in everyone:
             await client.send("POST", whole[:MIB], desk.upload_path(scope), **said)
         async with asyncio.timeout(20):
-            while sum(file.stat().st_size for file in desk.files()) < 20 * (MIB - 400):
-                await asyncio.sleep(0.01)
+            await until(lambda: sum(file.stat().st_size for file in desk.files()) >= 20 * (MIB - 400))
             while tracemalloc.get_traced_memory()[0] > MIB:  # until the last thread has let go of its block
                 await asyncio.sleep(0.01)
         tracemalloc.stop()

@@ -7,7 +7,6 @@ import gc
 import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from adapter.rules.access.rate_limit import Floor
 from tests.edge.conftest import Adapter, StartRoad
 from tests.edge.filing import FORM, file_part
 from tests.edge.raw import Exchange, RawClient, beginning, call_body, error_of, read_body, result, silent
+from tests.waiting import until
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -28,12 +28,6 @@ def terms(limit: int = MIB, patience: float = 0.05, **floor: float) -> BodyLimit
 
 def hurried() -> BodyLimits:
     return BodyLimits(RequestBuffers(MIB), Floor(rate=10_000, window=0.2, grace=0.1), read_timeout=0.3)
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 # --- time -------------------------------------------------------------------------------------------------------

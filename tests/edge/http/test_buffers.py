@@ -15,8 +15,9 @@ from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
 from adapter.errors import BuffersFull
 from tests.edge.conftest import Adapter, StartRoad
-from tests.edge.http.test_bodies import KIB, MIB, no_place_ahead, until
+from tests.edge.http.test_bodies import KIB, MIB, no_place_ahead
 from tests.edge.raw import Head, call_body, result
+from tests.waiting import until
 
 # --- bodies for which there is no room --------------------------------------------------------------------------
 

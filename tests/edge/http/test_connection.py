@@ -21,6 +21,7 @@ from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import RawClient, call_body, read_body, read_head
+from tests.waiting import until
 
 HURRIED = Patience(idle=0.1, linger=0.1, half_closed=0.1)
 HOST = b"Host: here\r\n"
@@ -586,8 +587,7 @@ async def test_nothing_is_left_of_many_connections(serve: Serve) -> None:
             async with front.connect() as (_, writer):
                 writer.write(POST.replace(b"/mcp", b"/wait") + b"Content-Length: %d\r\n\r\n" % (number % 2))
                 await asyncio.sleep(0)
-        while front.listener._connections:
-            await asyncio.sleep(0.01)
+        await until(lambda: not (front.listener._connections))
         assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
         assert len(asyncio.all_tasks()) <= tasks
         assert not front.complaints

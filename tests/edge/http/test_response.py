@@ -83,8 +83,7 @@ def test_dates_are_those_of_the_standard_library(seconds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "date"),
-    [(0, "Thu, 01 Jan 1970 00:00:00 GMT"), (784111777, "Sun, 06 Nov 1994 08:49:37 GMT")],
+    ("seconds", "date"), [(0, "Thu, 01 Jan 1970 00:00:00 GMT"), (784111777, "Sun, 06 Nov 1994 08:49:37 GMT")]
 )
 def test_a_date_has_the_fixed_length_of_the_specification(seconds: int, date: str) -> None:
     """RFC 9110, 5.6.7, has the second example."""

@@ -12,6 +12,7 @@ import pytest
 
 from adapter.edge.http.seats import EMPTY, Seats
 from adapter.edge.http.shared_sockets import SharedSockets
+from tests.waiting import until
 
 
 @dataclass
@@ -109,7 +110,6 @@ async def test_one_that_closes_leaves_the_port_to_others(port: Port) -> None:
     assert port.seats[0] == EMPTY
     writers = [(await asyncio.open_connection(*port.address))[1] for _ in range(3)]
     port.acceptors[1].accept()
-    while port.counts != [0, 3]:
-        await asyncio.sleep(0.001)
+    await until(lambda: port.counts == [0, 3])
     for writer in writers:
         writer.close()

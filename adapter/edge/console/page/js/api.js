@@ -76,9 +76,8 @@ export async function post(path, value, options = {}) {
 }
 
 async function checked(response) {
-  const body = await response.json().catch(() => null);
-  if (!response.ok) throw refused(response.status, body);
-  return body;
+  if (response.ok) return response.json();
+  throw refused(response.status, await response.json().catch(() => null));
 }
 
 /** The failure that an answer tells of. */

@@ -28,12 +28,12 @@ function address({ url, token, signs_in: signsIn }, of) {
     { class: 'card stack' },
     copyHead(h('h2', {}, `Address of ${of}`), () => url),
     code(url, `Address of ${of}`),
-    h('p', { class: 'hint' }, 'For any client that speaks streamable HTTP.', ' ', credential(token, signsIn)),
+    h('p', { class: 'hint' }, credential(token, signsIn)),
   );
 }
 
 function credential(token, signsIn) {
-  const sends = `It sends the header Authorization: Bearer and a token for the adapter. The entries below name the variable ${plain(token, 80)}; set it where the client starts.`;
+  const sends = `Clients send the header Authorization: Bearer and a token for the adapter. The entries below name the variable ${plain(token, 80)}; set it where the client starts.`;
   if (token && signsIn) return `${sends} Clients that sign people in need no token.`;
   if (token) return sends;
   return signsIn ? 'The client signs you in with your browser; no token is needed.' : 'No token is needed.';
@@ -53,7 +53,7 @@ function clients(told) {
 }
 
 function entry(client, { id, token }) {
-  const { title, file, folder, text, note, command, placeholder } = client;
+  const { title, file, folder, text, note, command, placeholder, link } = client;
   return h(
     'div',
     { class: 'stack' },
@@ -65,6 +65,7 @@ function entry(client, { id, token }) {
         ? h('p', { class: 'hint' }, `${title} reads the token from ${plain(token, 80)}.`)
         : null,
     h('p', { class: 'hint' }, plain(note, 300)),
+    link ? h('p', {}, h('a', { href: link }, `Add to ${title}`)) : null,
     copyHead(h('h3', {}, 'Or have the command do it'), () => command),
     code(command, `Command for ${title}: ${plain(id, 80)}`),
   );

@@ -18,7 +18,7 @@ from adapter.app.tools import locks
 from adapter.edge.health import SettingsState
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.settings.changes import digests_of_mounts, digests_of_servers, lasting_digests
-from adapter.settings.file.changed import changed_keys
+from adapter.settings.file.source import changed_keys
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
 from adapter.settings.servers.server import ServerSettings
@@ -49,6 +49,12 @@ class SettingsReload:
 
     def __repr__(self) -> str:
         return f"<SettingsReload of {len(self._servers)} servers>"
+
+    @property
+    def needs_restart(self) -> bool:
+        """True where the last change can be used by a new process only."""
+        changed = self._app.health.changed
+        return changed is not None and changed.state == "needs_restart"
 
     async def begin(self) -> None:
         """Note what the settings say at the start."""
@@ -122,8 +128,9 @@ class SettingsReload:
         try:
             self._use(settings, found)
             for each, _ in before:
-                for name in left:
-                    each.pop(name, None)
+                # A bridge has the id of its server and a word behind a number sign.
+                for name in [name for name in each if name.partition("#")[0] in left]:
+                    del each[name]
             for entry in built:
                 self._add(entry)
             mounts = build_mounts(app, {each.mount.id: each for each in app.merged if each.mount.id in kept})

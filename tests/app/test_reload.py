@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from adapter.app import App, build, running
-from adapter.app.changes.reload import SettingsReload
+from adapter.app.reload import SettingsReload
 from adapter.edge.http.listener import Grace
 from adapter.settings.file.load import load
 from tests.edge.raw import (
@@ -27,6 +27,7 @@ from tests.edge.raw import (
     read_chunk,
     result,
 )
+from tests.waiting import until
 
 PATIENCE = 120.0
 
@@ -171,6 +172,19 @@ async def test_what_did_not_change_keeps_session_process_and_stream(times: int) 
             assert (await one.health())["settings"]["state"] == "in_force"
 
 
+async def test_nothing_of_a_server_that_left_stays() -> None:
+    """Neither its own parts nor those of its bridges, and no part of another one goes."""
+    async with (
+        RawUpstream(Scripted("one")) as up,
+        reloaded({"one": over_http(up), "two": over_http(up)}) as adapter,
+    ):
+        parts = {"one": 1, "one#legacy": 2, "one#modern": 3, "two": 4, "two#legacy": 5}
+        adapter.app.by_server.append(parts)
+        del adapter.servers["one"]
+        assert await adapter.apply()
+        assert parts == {"two": 4, "two#legacy": 5}
+
+
 async def test_a_server_that_changed_is_called_as_the_settings_say_now() -> None:
     """A client that is connected meets the new upstream with its next call, in the same session."""
     async with RawUpstream(Scripted("old")) as old, RawUpstream(Scripted("new")) as new:
@@ -191,9 +205,7 @@ async def test_a_process_of_a_server_that_changed_ends() -> None:
         servers["one"] = over_stdio(tool_defaults={"tool_call_timeout_seconds": 50})
         assert await one.apply()
         assert await called(client, "/mcp/one", "pid") not in ("", pid)
-        async with asyncio.timeout(PATIENCE):
-            while Path(f"/proc/{pid}").exists():
-                await asyncio.sleep(0.01)
+        await until(lambda: not (Path(f"/proc/{pid}").exists()), PATIENCE)
 
 
 async def test_a_server_that_left_says_so() -> None:

@@ -1,1 +1,0 @@
-"""Changes of what the adapter was built from, while it serves."""

@@ -1,0 +1,68 @@
+"""Modern clients of servers that speak only earlier revisions of MCP: built when the first of them comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from adapter.app.base import Base
+from adapter.relay.eras.legacy_sessions import LegacySessions, ServerBridge
+from adapter.relay.eras.modern_clients import LegacyServer, ModernClients
+from adapter.relay.eras.parked_calls import ParkedCalls
+from adapter.relay.files.rounds import RoundLimits
+from adapter.relay.server import Server
+from adapter.relay.sessions.inner_client import InnerClient
+from adapter.relay.sessions.shared_sessions import SharedSessions
+from adapter.rules.access.sessions import UpstreamSession
+from adapter.settings.servers.server import ServerSettings
+from adapter.upstream.local.replies import Deadlines
+from adapter.upstream.port import Upstream, UpstreamRequest
+
+if TYPE_CHECKING:
+    from adapter.app.replicas import ReplicaService
+
+
+class BridgesForModernClients:
+    """Makes them. ``shared`` are the upstreams that give one session to many requests, by their servers."""
+
+    def __init__(
+        self, base: Base, replicas: ReplicaService | None, shared: dict[str, SharedSessions]
+    ) -> None:
+        self._base = base
+        self._replicas = replicas
+        self._shared = shared
+        sessions = base.settings.sessions
+        limits = RoundLimits(sessions.round_ttl_seconds, sessions.max_rounds)
+        owner = "" if replicas is None else replicas.replicas.id
+        self._parked = ParkedCalls(base.store, limits, base.clock, owner)
+
+    def before(self, entry: ServerSettings, server: Server, upstream: Upstream) -> ModernClients:
+        """The upstream as modern clients see it, where the server speaks the legacy era only."""
+        base = self._base
+        shares = base.settings.sessions.upstream == "principal"
+        like = InnerClient(
+            upstream,
+            UpstreamRequest("POST", server.rules.static),
+            UpstreamSession(None, ""),
+            server.timeouts.request,
+            server.rules.answer_limit,
+        )
+        shared = self._shared.get(entry.id) or self._sharing(server, upstream)
+        legacy = LegacySessions(upstream, shared, like, shares, base.log, Deadlines())
+        one_channel = entry.upstream.transport in ("sse", "stdio")
+        bridge = ServerBridge(entry.id, legacy, self._parked, server.timeouts.total, one_channel)
+        clients = ModernClients(LegacyServer(bridge))
+        if self._replicas is not None:
+            clients.forward = self._replicas.forward_to(f"{entry.id}#modern", clients)
+        return clients
+
+    def _sharing(self, server: Server, upstream: Upstream) -> SharedSessions:
+        """Shared sessions of this upstream, for no client that has a session of its own."""
+        base = self._base
+        found = self._shared[server.id] = SharedSessions(
+            Server(server.id, server.mount, upstream, rules=server.rules),
+            base.store,
+            base.settings.core.upstream,
+            idle_ttl=base.settings.sessions.idle_ttl_seconds,
+            clock=base.clock,
+        )
+        return found
