@@ -4,14 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: run test test-deep lint faults soak bench bench-record bench-compare conformance reference site screenshots vendor \
-  dist sbom constraints image clean
+  dist sbom constraints image release release-check push-images push-chart clean
 
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count())')
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -e .
+	$(PIP) -e '.[all]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.ready  # what only tests and their like need
@@ -42,6 +42,7 @@ reference: $(VENV)/.ready  ## writes what is generated: settings, the order of s
 	$(BIN)/python -m tests.metrics_table
 	$(BIN)/python -m deploy.dashboards
 	$(BIN)/python -m tests.troubleshooting
+	$(BIN)/python -m tests.eras_table
 	$(BIN)/python -m tests.llms
 
 site: $(VENV)/.dev  ## the documentation as a static site, in build/site
@@ -71,9 +72,8 @@ screenshots: $(VENV)/.dev  ## writes docs/images/*.png: the console in front of 
 vendor:  ## copies what the console ships of others out of pinned npm packages
 	adapter/edge/console/page/vendor/refresh.sh
 
-dist: $(VENV)/.dev  ## dist/: the sdist and its wheel, with REPOSITORY_URL as the place of the sources, and the SBOM
-	$(BIN)/python -m build --outdir dist .
-	$(MAKE) sbom
+dist: sbom  ## dist/: the sdist and its wheel, and the SBOM
+	$(BIN)/python -m build $(ARGS) --outdir dist .
 
 sbom: $(VENV)/.dev  ## dist/sbom.cdx.json: packages and vendored libraries, as CycloneDX
 	mkdir -p dist
@@ -82,8 +82,26 @@ sbom: $(VENV)/.dev  ## dist/sbom.cdx.json: packages and vendored libraries, as C
 constraints:  ## writes deploy/constraints.txt: the newest versions of all packages in the image
 	deploy/constraints.sh > deploy/constraints.new && mv deploy/constraints.new deploy/constraints.txt
 
-image: $(VENV)/.dev  ## does what deploy/Dockerfile says without a container engine, as root on Linux: --extras
-	$(BIN)/python -m tests.image .cache/image-base $(ARGS)
+image: $(VENV)/.dev  ## both images; without a container engine their steps are done, as root on Linux: --extras
+	if docker info >/dev/null 2>&1; then $(PYTHON) -m deploy.release images; \
+	else $(BIN)/python -m tests.image .cache/image-base $(ARGS); fi
+
+# Their programs need no package.
+HELM ?= helm
+release: dist  ## dist/: what a release has beside the images, with checksums
+	$(HELM) package --destination dist deploy/helm/mcp-adapter
+	$(PYTHON) -m deploy.bundle dist/*.whl dist/mcp-file-adapter.mcpb
+	$(PYTHON) -m deploy.registry dist/mcp-file-adapter.mcpb > dist/server.json
+	cd dist && rm -f SHA256SUMS && sha256sum * > ../SHA256SUMS && mv ../SHA256SUMS .
+
+release-check:  ## whether all versions and names fit TAG
+	$(PYTHON) -m deploy.release check $(TAG)
+
+push-images:  ## both images to the registry of the owner, for two architectures
+	$(PYTHON) -m deploy.release images --push
+
+push-chart:  ## the chart of dist/ to the registry of the owner
+	$(PYTHON) -m deploy.release chart --helm $(HELM) dist/mcp-adapter-*.tgz
 
 clean:
 	rm -rf $(VENV) .venvs .cache build dist

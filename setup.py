@@ -1,13 +1,13 @@
-"""The part of the package's metadata that depends on the place where its sources are published.
+"""The long description: the README, whose links lead to the files of this version at the Source of pyproject.toml.
 
-``REPOSITORY_URL`` (``https://HOST/OWNER/NAME``) is that place, for example of a release build. Links of the README then
-lead to the files of this version. Without it they are plain text: on a package index a relative link leads nowhere.
+On a package index a relative link leads nowhere, and diagrams are not drawn. The MCP registry looks there for the name
+of its entry (deploy/registry.py), to know that both have one owner.
 """
 
 from __future__ import annotations
 
-import os
 import re
+import tomllib
 from pathlib import Path
 
 from setuptools import setup
@@ -28,29 +28,14 @@ def version() -> str:
 
 def readme(text: str, repository: str, tag: str) -> str:
     """The README for a package index, which shows neither diagrams nor files of the repository."""
-    text = DIAGRAM.sub("", text)
-    if not repository:
-        return LINK.sub(r"\1", IMAGE.sub("", text))
-    text = IMAGE.sub(rf"![\1]({repository}/raw/{tag}/\2)", text)
-    return LINK.sub(rf"[\1]({repository}/blob/{tag}/\2)", text)
+    text = IMAGE.sub(rf"![\1]({repository}/raw/{tag}/\2)", DIAGRAM.sub("", text))
+    text = LINK.sub(rf"[\1]({repository}/blob/{tag}/\2)", text)
+    return f"{text}\n<!-- mcp-name: io.github.{repository.split('/')[-2]}/{PROJECT['name']} -->\n"
 
 
-def project_urls(repository: str, tag: str) -> dict[str, str]:
-    """The links beside the README, under the names that indexes know."""
-    if not repository:
-        return {}
-    return {
-        "Source": repository,
-        "Documentation": f"{repository}/tree/{tag}/docs",
-        "Changelog": f"{repository}/blob/{tag}/CHANGELOG.md",
-        "Issues": f"{repository}/issues",
-    }
-
-
-REPOSITORY, TAG = os.environ.get("REPOSITORY_URL", "").rstrip("/"), f"v{version()}"
+PROJECT = tomllib.loads((HERE / "pyproject.toml").read_text())["project"]
 
 setup(
-    long_description=readme((HERE / "README.md").read_text(), REPOSITORY, TAG),
+    long_description=readme((HERE / "README.md").read_text(), PROJECT["urls"]["Source"], f"v{version()}"),
     long_description_content_type="text/markdown; variant=GFM",
-    project_urls=project_urls(REPOSITORY, TAG),
 )

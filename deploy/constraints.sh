@@ -9,7 +9,7 @@ python3 -m venv "$there"
 import tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 extras = project["optional-dependencies"]
-needed = [*project["dependencies"], *(each for name in extras if name not in ("dev", "docs") for each in extras[name])]
+needed = [*project["dependencies"], *(each for name in extras if name not in ("all", "dev", "docs") for each in extras[name])]
 print(*(each.replace(" ", "") for each in needed))')
 echo "# The versions in the image, of every extra: \`make constraints\` writes them."
 "$there"/bin/python -m pip freeze

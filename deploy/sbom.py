@@ -32,8 +32,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "adapter/edge/console/page/vendor"
 LICENSES = LicenseFactory()
-OF_DEVELOPERS = {"dev", "docs"}
-"""Extras that no image has."""
+OF_DEVELOPERS = {"all", "dev", "docs"}
+"""Extras that no image has, and the one that is all others."""
 
 LONGEST_LICENSE = 200
 """Some packages put the whole text into the field of its name."""

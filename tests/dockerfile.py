@@ -36,12 +36,16 @@ def instructions(text: str) -> Iterator[Instruction]:
 
 
 def stages(text: str) -> list[Stage]:
-    """The stages of a Dockerfile; an ARG before the first FROM belongs to none."""
+    """The stages of a Dockerfile; an ARG before the first FROM belongs to none.
+
+    One that begins from an earlier stage has the steps of that too.
+    """
     found: list[Stage] = []
     for step in instructions(text):
         if step.word == "FROM":
             base, _, name = step.rest.partition(" AS ")
-            found.append(Stage(base.strip(), name.strip(), []))
+            before = next((each for each in found if each.name == base.strip()), Stage(base.strip(), "", []))
+            found.append(Stage(before.base, name.strip(), [*before.steps]))
         elif found:
             found[-1].steps.append(step)
     return found

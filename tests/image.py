@@ -2,9 +2,10 @@
 
 ``BASE`` is the root of a small Debian with Python, pip and ``venv``, which stands for the image that every stage begins
 from; one is made there with ``debootstrap`` if there is none. Each stage is an overlay above it, each RUN line a shell
-below ``chroot``. The last stage is then run as a container would be: as the image's user without capabilities, on a
-file system that cannot be written but for the two volumes and /tmp. Its own health check is asked, files that it may
-not write are tried, and its own stop signal ends it. ``--extras`` is the build argument EXTRAS.
+below ``chroot``. Both images are then run as a container would be: as their user without capabilities, on a file system
+that cannot be written but for the two volumes and /tmp. Their own health check is asked, files that they may not write
+are tried, and their own stop signal ends them. The full one also wraps a server that npx fetches, if npm's registry can
+be reached. ``--extras`` is the build argument EXTRAS.
 
 It shows that the steps work and the result runs. It says nothing about an engine, a registry, or the ``python`` image.
 """
@@ -22,6 +23,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path, PurePosixPath
 
@@ -36,6 +38,9 @@ START_TIMEOUT = 30.0
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates,util-linux"
 DEVICES = {"null": 3, "zero": 5, "random": 8, "urandom": 9}
 WRITABLE = ("data", "var/lib/mcp-adapter", "tmp")
+IMAGES = ("slim", "full")
+SERVER = "@modelcontextprotocol/server-everything"
+FETCH_TIMEOUT = 300.0
 VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 
 
@@ -168,7 +173,7 @@ class ContainerLike:
         for name in WRITABLE[:2]:
             # A volume has the owner of the folder that it covers.
             owner = (root / name).stat()
-            volume = root.parent / name.replace("/", "-")
+            volume = root.parent / f"{root.name}.{name.replace('/', '-')}"
             volume.mkdir()
             os.chown(volume, owner.st_uid, owner.st_gid)
             run(["mount", "--bind", str(volume), str(root / name)])
@@ -193,9 +198,9 @@ class ContainerLike:
             text=True,
         )
 
-    def start(self, folder: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+    def start(self, folder: str, arguments: list[str], output: int | None = None) -> subprocess.Popen[bytes]:
         """Start a command inside."""
-        return subprocess.Popen(self.command(folder, arguments), env=self._variables)
+        return subprocess.Popen(self.command(folder, arguments), env=self._variables, stdout=output)
 
 
 def serve_and_stop(image: ContainerLike, stage: Stage, folder: str) -> None:
@@ -234,31 +239,72 @@ def _container_variables(build: ImageBuild, port: int) -> dict[str, str]:
     return {
         **build.environment,
         "MCP_ADAPTER_TOKEN": "a-long-random-text",
+        # As pip reaches an index from there, so does npm.
+        "NODE_EXTRA_CA_CERTS": "/etc/ssl/certs/ca-certificates.crt",
         "ADAPTER_CORE__HOST": "127.0.0.1",
         "ADAPTER_CORE__PORT": str(port),
     }
 
 
+def wrap_fetched(image: ContainerLike, folder: str, port: str) -> None:
+    """Wrap a server that npx fetches, with its cache on the volume, until its tools are told. Raises AssertionError."""
+    command = ["mcp-adapter", "wrap", "--", "npx", "-y", SERVER]
+    began = time.monotonic()
+    process = image.start(folder, command, subprocess.PIPE)
+    reaper = threading.Timer(FETCH_TIMEOUT, process.kill)
+    reaper.start()
+    try:
+        assert process.stdout is not None
+        told = []
+        for line in process.stdout:
+            told.append(line.decode())
+            if "Stop with Ctrl-C" in told[-1]:
+                break
+        assert "echo" in "".join(told), told
+        print(f"wrap -- npx -y {SERVER} serves on port {port} after {time.monotonic() - began:.0f} s")
+        process.send_signal(signal.SIGTERM)
+        process.wait(START_TIMEOUT)
+    finally:
+        reaper.cancel()
+        process.kill()
+        process.wait()
+
+
 def build_and_serve(base: Path, place: Path, extras: str | None) -> int:
-    """Build all stages below ``place``, and run the last one."""
+    """Build all stages below ``place``, and run both images."""
     make_base(base)
     build = ImageBuild(base, place, {} if extras is None else {"EXTRAS": extras})
     build.fill_context()
-    parsed = stages((ROOT / "deploy" / "Dockerfile").read_text())
-    root = [build.build(stage) for stage in parsed][-1]
+    for stage in stages((ROOT / "deploy" / "Dockerfile").read_text()):
+        if not stage.name:
+            # That of a build without a target, which is slim again.
+            continue
+        root = build.build(stage)
+        if stage.name in IMAGES:
+            run_image(build, root, stage)
+    print("the steps work, and both images serve as their user on a file system that they cannot write")
+    return 0
+
+
+def run_image(build: ImageBuild, root: Path, stage: Stage) -> None:
+    """Check settings, serve and stop in one image. Raises AssertionError."""
     shutil.copy(ROOT / "deploy" / "config.yaml", root / "etc/mcp-adapter/config.yaml")
-    size = subprocess.run(
-        ["du", "-sm", str(root / "opt/adapter")], check=True, capture_output=True, text=True
-    )
-    print(f"above the base: {size.stdout.split()[0]} MiB in /opt/adapter")
-    image = ContainerLike(root, last(parsed[-1], "USER"), _container_variables(build, free_port()))
+    size = subprocess.run(["du", "-smc", *root.glob("opt/*")], check=True, capture_output=True, text=True)
+    print(f"{stage.name}: above the base {size.stdout.split()[-2]} MiB in /opt")
+    port = free_port()
+    image = ContainerLike(root, last(stage, "USER"), _container_variables(build, port))
     print(image.ask(build.folder, ["mcp-adapter", "--version"]).stdout, end="")
     checked = image.ask(build.folder, ["mcp-adapter", "check", "--config", "/etc/mcp-adapter/config.yaml"])
     print(checked.stdout, checked.stderr, end="")
     assert checked.returncode == 0
-    serve_and_stop(image, parsed[-1], build.folder)
-    print("the steps work, and the result serves as that user on a file system that it cannot write")
-    return 0
+    serve_and_stop(image, stage, build.folder)
+    if stage.name == "full":
+        for program in ("node", "npm", "npx", "uv", "uvx"):
+            asked = image.ask(build.folder, [program, "--version"])
+            print(f"{program}: {asked.stdout.strip()}")
+            assert asked.returncode == 0, asked.stderr
+        if image.ask(build.folder, ["npm", "view", SERVER, "version"]).returncode == 0:
+            wrap_fetched(image, build.folder, str(port))
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -112,6 +113,34 @@ def test_the_image_runs_as_nobody_special(services: dict[str, Any], image: list[
     assert (DEPLOY.parent / services["adapter"]["build"]["dockerfile"]).exists()
 
 
+def test_a_build_without_a_target_is_slim(image: list[Stage]) -> None:
+    """The full image adds what starts servers to it, with a home on the volume, and keeps its user and its command."""
+    named = {stage.name: stage for stage in image}
+    assert image[-1].steps == named["slim"].steps
+    full = named["full"].steps[len(named["slim"].steps) :]
+    assert [step.word for step in full] == ["COPY", "ENV"]
+    assert "HOME=/var/lib/mcp-adapter" in full[-1].rest.split()
+
+
+@pytest.mark.deep
+def test_the_programs_of_the_full_image_run(image: list[Stage], tmp_path: Path) -> None:
+    """The step that fetches them leaves node, npx and uvx of the versions that it names."""
+    (stage,) = [stage for stage in image if stage.name == "programs"]
+    versions = dict(step.rest.split("=") for step in stage.steps if step.word == "ARG")
+    script = last(stage, "RUN").replace("/opt/programs", str(tmp_path / "programs"))
+    script = script.replace("pip install", f"{shlex.quote(sys.executable)} -m pip install --quiet", 1)
+    subprocess.run(["sh", "-ec", script], env={**os.environ, **versions}, timeout=300, check=True)
+    path = f"{tmp_path}/programs/bin:/usr/bin:/bin"
+    told = {
+        name: subprocess.check_output(
+            [name, "--version"], env={"PATH": path, "HOME": str(tmp_path)}, text=True
+        )
+        for name in ("node", "npm", "npx", "uv", "uvx")
+    }
+    assert told["node"].strip() == f"v{versions['NODE']}" and told["npm"] == told["npx"]
+    assert told["uvx"].split()[1] == told["uv"].split()[1] == versions["UV"]
+
+
 async def test_the_health_check_of_the_image_tells(image: list[Stage]) -> None:
     """It succeeds where /livez is 200 on the port of the environment, and fails where it is not or nobody listens."""
     command = json.loads(last(image[-1], "HEALTHCHECK").partition("CMD ")[2])
@@ -145,8 +174,11 @@ def test_the_image_has_every_extra(image: list[Stage]) -> None:
     """What the documentation says of databases and telemetry holds in the image: it lacks no extra of the package."""
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
     (default,) = [step.rest for stage in image for step in stage.steps if step.rest.startswith("EXTRAS=")]
-    installed = default.removeprefix("EXTRAS=").split(",")
-    assert set(installed) == set(project["optional-dependencies"]) - OF_DEVELOPERS
+    extras = project["optional-dependencies"]
+    assert default == "EXTRAS=all"
+    (everything,) = extras["all"]
+    named = everything.removeprefix("mcp-file-adapter[").removesuffix("]").split(",")
+    assert set(named) == set(extras) - OF_DEVELOPERS
 
 
 def test_the_labels_are_those_of_the_package(image: list[Stage]) -> None:

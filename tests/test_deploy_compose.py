@@ -94,7 +94,7 @@ def test_telemetry_reaches_the_collector() -> None:
     services = yaml.safe_load((DEPLOY / "compose.telemetry.yaml").read_text())["services"]
     environ = {"MCP_ADAPTER_TOKEN": "a-long-random-text", **services["adapter"]["environment"]}
     telemetry = load(DEPLOY / "config.yaml", environ=environ).telemetry
-    assert (telemetry.enabled, telemetry.transport, telemetry.insecure) == (True, "grpc", True)
+    assert (telemetry.enabled, telemetry.transport) == (True, "grpc")
     collector = yaml.safe_load((DEPLOY / "telemetry/collector.yaml").read_text())
     receiver = collector["receivers"]["otlp"]["protocols"]["grpc"]["endpoint"]
     assert telemetry.endpoint == f"http://collector:{receiver.rpartition(':')[2]}"

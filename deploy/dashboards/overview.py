@@ -7,7 +7,7 @@ from deploy.dashboards.queries import p95, quantiles, rate, total
 
 FAILURES = (
     "upstream_.+|storage_.+|.+_unavailable|authorization_failed|credentials_missing|answer_too_large"
-    "|buffers_full|call_too_long|connections_taken|internal"
+    "|buffers_full|call_lost|call_too_long|connections_taken|internal"
 )
 """The codes of errors that are no mistake of the caller, as a regular expression of PromQL."""
 
