@@ -26,7 +26,7 @@ IN_CI = os.environ.get("CI", "").lower() == "true"
 # CI uses the same examples in each run, so that only a change makes a test fail; elsewhere examples are random. They
 # have no deadline, because a busy machine would miss it; tests of costs measure CPU time themselves.
 settings.register_profile(
-    "deep", derandomize=IN_CI, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "deep", max_examples=50, derandomize=IN_CI, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("quick", settings.get_profile("deep"), max_examples=20)
 settings.load_profile("deep")

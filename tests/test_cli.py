@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from adapter.extras import install_line
 from adapter.settings.file.load import load
 from adapter.settings.reference_page import reference
 
@@ -109,7 +110,7 @@ def test_telemetry_without_its_extra_is_a_sentence(tmp_path: Path, command: str,
     assert done.stderr.splitlines() == [
         "mcp-adapter: the settings cannot be used:",
         "telemetry.enabled: needs the extra telemetry (opentelemetry.sdk is not installed): "
-        "pip install 'mcp-file-adapter[telemetry]'",
+        f"{install_line('telemetry')}",
     ]
 
 
@@ -140,7 +141,7 @@ def test_without_a_command_the_help_is_shown() -> None:
     """On standard error, with the status of wrong arguments."""
     done = mcp_adapter()
     assert (done.returncode, done.stdout) == (2, "")
-    assert "New here? mcp-adapter init" in done.stderr
+    assert "New here? mcp-adapter demo" in done.stderr
 
 
 def test_a_reader_that_leaves_is_no_failure() -> None:

@@ -15,13 +15,14 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
 
 from adapter.cli import _parser
 from adapter.commands.command_parser import EXAMPLES
-from adapter.rules.clients.mcp_clients import CLIENTS, ServerAddress
+from adapter.rules.clients.mcp_clients import CLIENTS, ServerAddress, link_to
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError, fields_by_key
@@ -30,19 +31,7 @@ from adapter.settings.servers.server import ServerSettings
 from adapter.settings.servers.stages import ToolStages
 from tests.doc_blocks import HOUSE, PAGES, Block, blocks
 
-LANGUAGES = {
-    "console",
-    "json",
-    "mermaid",
-    "nginx",
-    "python",
-    "sh",
-    "sql",
-    "text",
-    "toml",
-    "ts",
-    "yaml",
-}
+LANGUAGES = {"console", "json", "mermaid", "nginx", "python", "sh", "sql", "text", "toml", "ts", "yaml"}
 """What a block may be. ``text`` is output or a drawing, ``console`` commands after ``$`` with their output."""
 
 VALUES = HOUSE / "deploy" / "helm" / "mcp-adapter" / "values.yaml"
@@ -163,6 +152,16 @@ def test_files_of_clients_are_the_ones_that_install_writes() -> None:
     for name, client in CLIENTS.items():
         (row,) = re.findall(rf"^\| .+ \| `{name}` \| (.+)$", page, re.MULTILINE)
         assert client.file.path.rpartition("/")[2] in row and f"`{client.keys[0]}`" in row
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/clients.md"])
+def test_links_add_the_server_of_the_examples(name: str) -> None:
+    """Those of VS Code and Cursor lead over https, which pages of others may show, to what the clients open."""
+    page = (HOUSE / name).read_text()
+    address = ServerAddress("browser", "http://127.0.0.1:8932/mcp/browser")
+    cursor, code = (str(link_to(name, address)) for name in ("cursor", "vscode"))
+    assert f"(https://cursor.com/en/install-mcp?{cursor.partition('?')[2]})" in page
+    assert f"(https://insiders.vscode.dev/redirect?url={quote(code, '')})" in page
 
 
 # --- commands -------------------------------------------------------------------------------------------------

@@ -23,10 +23,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 70_486,
-    "modules": 548,
-    "lines with code in tests/": 102_847,
-    "settings": 379,
+    "lines with code in adapter/": 74_092,
+    "modules": 575,
+    "lines with code in tests/": 107_549,
+    "settings": 360,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,
 }

@@ -7,14 +7,17 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import threading
+import time
 import tomllib
 import venv
 import zipfile
-from collections.abc import Iterator
+from contextlib import suppress
 from email.message import Message
 from pathlib import Path
 from typing import NamedTuple
@@ -27,16 +30,19 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from readme_renderer import markdown
 
+from deploy.registry import NAME
 from deploy.sbom import OF_DEVELOPERS, document
 from tests.e2e.processes import answers, start
+from tests.e2e.provision import node
+from tests.e2e.provision import venv as venv_of
+from tests.made_once import made_once
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 VENDOR = ROOT / "adapter/edge/console/page/vendor"
-REPOSITORY = "https://code.example.org/team/adapter"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+REPOSITORY = PROJECT["urls"]["Source"]
 TIMEOUT = 120.0
-
-pytestmark = pytest.mark.xdist_group("package")
 
 
 class Built(NamedTuple):
@@ -67,22 +73,26 @@ def ran(*command: str | Path, place: Path, **variables: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    """The sdist of a copy of the tracked files, and the wheel of that sdist, for a repository whose place is known."""
-    place = tmp_path_factory.mktemp("package")
+def build(place: Path) -> None:
+    """Build the sdist of a copy of the tracked files, and the wheel of that sdist."""
     for name in tracked():
         if (ROOT / name).exists() and not name.startswith(("docs/images/", "tests/e2e/")):
             (place / "sources" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, place / "sources" / name, follow_symlinks=False)
     command: list[str | Path] = [sys.executable, "-m", "build", "--no-isolation", "--outdir"]
-    ran(*command, place / "dist", place / "sources", place=place, REPOSITORY_URL=REPOSITORY)
-    (wheel,), (sdist,) = (place / "dist").glob("*.whl"), (place / "dist").glob("*.tar.gz")
+    ran(*command, place / "dist", place / "sources", place=place)
+    shutil.rmtree(place / "sources")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Both, and the metadata."""
+    place = made_once(tmp_path_factory, "package", build) / "dist"
+    (wheel,), (sdist,) = place.glob("*.whl"), place.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [each for each in archive.namelist() if each.endswith(".dist-info/METADATA")]
         metadata = email.message_from_bytes(archive.read(name))
-    yield Built(wheel, sdist, metadata)
-    shutil.rmtree(place)
+    return Built(wheel, sdist, metadata)
 
 
 @pytest.mark.deep
@@ -123,17 +133,16 @@ def test_every_file_of_others_has_its_licence() -> None:
 
 @pytest.mark.deep
 def test_the_metadata_says_where_it_runs_and_where_it_is_kept(built: Built) -> None:
-    """Readers of an index see the system, the types, the versions of Python and four links."""
+    """Readers of an index see the system, the types, the versions of Python, who made it, and five links."""
     classifiers = built.metadata.get_all("Classifier", [])
     assert {"Operating System :: POSIX", "Typing :: Typed"} <= set(classifiers)
     assert not [each for each in classifiers if "Windows" in each or "OS Independent" in each]
     assert built.metadata["Requires-Python"] == ">=3.11"
     assert "model-context-protocol" in built.metadata["Keywords"].split(",")
     links = dict(url.split(", ") for url in built.metadata.get_all("Project-URL", []))
-    version = built.metadata["Version"]
-    assert links["Source"] == REPOSITORY
-    assert links["Changelog"] == f"{REPOSITORY}/blob/v{version}/CHANGELOG.md"
-    assert set(links) == {"Source", "Documentation", "Changelog", "Issues"}
+    assert set(links) == {"Homepage", "Source", "Documentation", "Changelog", "Issues"}
+    assert all(link.startswith(REPOSITORY) for link in links.values())
+    assert built.metadata["Author"]
 
 
 @pytest.mark.deep
@@ -141,6 +150,8 @@ def test_the_readme_can_be_read_on_an_index(built: Built) -> None:
     """It renders without diagrams as code, and each link and image leads to a file of this version."""
     rendered = markdown.render(str(built.metadata.get_payload()), variant="GFM")
     assert rendered is not None
+    # The MCP registry looks for it there.
+    assert f"<!-- mcp-name: {NAME} -->" in str(built.metadata.get_payload())
     assert "mermaid" not in rendered and "flowchart" not in rendered
     targets = re.findall(r'(?:href|src)="([^"]+)"', rendered)
     relative = [target for target in targets if not target.startswith(("https://", "http://", "#"))]
@@ -225,6 +236,86 @@ async def test_the_wheel_works_without_its_sources(installed: Path, tmp_path: Pa
             assert page.status == 200
     finally:
         await demo.stop()
+
+
+MOST_PACKAGES, MOST_MEGABYTES = 30, 45
+"""Of an installation for a plain relay, itself included and without bytecode."""
+
+
+@pytest.mark.deep
+def test_a_plain_installation_is_small(built: Built, tmp_path: Path) -> None:
+    """Without extras few packages come; it checks settings, and a command that needs more names the line to type."""
+    there = tmp_path / "there"
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile"]
+    ran(*pip, "--target", there, built.wheel, place=tmp_path)
+    packages = [*there.glob("*.dist-info")]
+    size = sum(path.lstat().st_size for path in there.rglob("*") if path.is_file())
+    assert len(packages) <= MOST_PACKAGES, sorted(each.name for each in packages)
+    assert size <= MOST_MEGABYTES * 1_000_000, size
+    (tmp_path / "config.yaml").write_text("servers: [{id: one, upstream: {url: 'http://127.0.0.1:9/mcp'}}]\n")
+    # Isolated and without this environment's packages: what is not in the folder is not there.
+    program = f"import sys; sys.path.insert(0, {str(there)!r}); from adapter.__main__ import main; main()"
+    alone: list[str | Path] = [sys.executable, "-ISc", program]
+    assert "config.yaml is fine" in ran(*alone, "check", place=tmp_path)
+    done = subprocess.run(
+        [*alone, "tools", "http://127.0.0.1:9/mcp"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "tools needs the extra client of mcp-file-adapter: " in done.stderr
+    assert f"'mcp-file-adapter[client] @ {built.wheel.as_uri()}'" in done.stderr
+
+
+COLD_TIMEOUT = 240.0
+CERTIFICATES = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_DIR", "SSL_CERT_FILE")
+
+
+@pytest.mark.deep
+def test_a_cold_machine_serves_by_one_line(built: Built, tmp_path: Path) -> None:
+    """uvx and npx fetch what is needed into an empty home, and a server that npx starts is served."""
+    home, folder = tmp_path / "home", tmp_path / "folder"
+    home.mkdir()
+    folder.mkdir()
+    uvx = venv_of("release").with_name("uvx")
+    environment = {
+        "HOME": str(home),
+        "PATH": f"{node().parent}:/usr/bin:/bin",
+        # How this machine knows the indexes; none of them is another home.
+        **{name: value for name, value in os.environ.items() if name in CERTIFICATES},
+    }
+    command: list[str | Path] = [uvx, "--python", sys.executable, "--from", built.wheel, "mcp-file-adapter"]
+    began = time.monotonic()
+    with (
+        (tmp_path / "errors").open("w") as errors,
+        subprocess.Popen(
+            [*command, "wrap", "--port", "0", "--", "npx", "-y", "@modelcontextprotocol/server-everything"],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
+        late = threading.Timer(COLD_TIMEOUT, os.killpg, (process.pid, signal.SIGKILL))
+        late.start()
+        try:
+            assert process.stdout is not None
+            told = ""
+            while "Stop with Ctrl-C." not in told and (line := process.stdout.readline()):
+                told += line
+            print(f"served after {time.monotonic() - began:.1f} s")
+            assert "echo" in told, told + (tmp_path / "errors").read_text()[-2000:]
+            process.send_signal(signal.SIGINT)
+            process.wait(TIMEOUT)
+        finally:
+            late.cancel()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_the_image_has_a_version_of_every_package() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.processes import START_TIMEOUT, start
 from tests.reaper import FOLDER, ROOT, RUN
+from tests.waiting import until
 
 PARENT = """
 import subprocess, time
@@ -50,16 +51,13 @@ async def test_nothing_outlives_a_run_that_was_killed(tmp_path: Path, workers: s
     tests += ["-c", str(ROOT / "pyproject.toml"), f"--basetemp={tmp_path / 'run'}", str(tmp_path)]
     argv = ["env", "-u", RUN, "-u", FOLDER, f"STARTED={started}", *tests]
     run = await start(argv, tmp_path / "run.log")
-    async with asyncio.timeout(START_TIMEOUT):
-        while not (started.exists() and started.read_text().endswith("\n")):
-            await asyncio.sleep(0.02)
+    await until(lambda: started.exists() and started.read_text().endswith("\n"), START_TIMEOUT)
     *pids, folder = started.read_text().split()
     assert len(pids) == 4 and all(Path(f"/proc/{pid}").exists() for pid in pids) and Path(folder).exists()
     run.process.kill()
     async with asyncio.timeout(10):
         await run.process.communicate()
-        while any(map(is_alive, pids)) or Path(folder).exists():
-            await asyncio.sleep(0.02)
+        await until(lambda: not (any(map(is_alive, pids)) or Path(folder).exists()))
 
 
 def is_alive(pid: str) -> bool:

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.llms import FILE, HOUSE, full, sections, short
+from tests.made_once import made_once
 
 BUILD = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-c", "docs"]
 """The command of `make site`; a warning is an error."""
@@ -42,13 +43,15 @@ def links(page: Path) -> Links:
     return found
 
 
+def built(place: Path) -> None:
+    ran = subprocess.run([*BUILD, ".", place], cwd=HOUSE, capture_output=True, text=True, timeout=300)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site."""
-    place = tmp_path_factory.mktemp("site")
-    ran = subprocess.run([*BUILD, ".", place], cwd=HOUSE, capture_output=True, text=True, timeout=300)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    return place
+    return made_once(tmp_path_factory, "site", built)
 
 
 @pytest.mark.deep

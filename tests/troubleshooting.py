@@ -68,15 +68,14 @@ def generated() -> str:
 
 def _errors() -> Iterator[str]:
     yield "## Errors by code\n"
-    yield "The heading of each error is its name in logs (`outcome`), in the audit log and in metrics (`reason`).\n"
+    yield "The heading is its name in logs and metrics; below the sentences stand its JSON-RPC code and HTTP status.\n"
     for title, group in GUIDE["errors"].items():
         yield f"### {title}\n"
         for code, when, do in group:
             failure = classes()[code]
             legacy = f", {failure.legacy_http} legacy" if failure.legacy_http else ""
             yield f"#### {code}\n\n{_block(sentences(failure))}"
-            yield f"JSON-RPC {failure.rpc}, HTTP {failure.http}{legacy}.\n"
-            yield f"**When:** {when}\n\n**Do:** {do}\n"
+            yield f"{failure.rpc}, HTTP {failure.http}{legacy}. {when}\n\n**Do:** {do}\n"
 
 
 def _texts() -> Iterator[str]:
@@ -85,7 +84,7 @@ def _texts() -> Iterator[str]:
         found = dict.fromkeys(sentence for name in text["classes"] for sentence in others()[name])
         listed = _block(found) if text.get("listed", True) else "The sentences say themselves what to do.\n"
         yield f"### {title}\n\n{listed}"
-        yield f"**When:** {text['when']}\n\n**Do:** {text['do']}\n"
+        yield f"{text['when']}\n\n**Do:** {text['do']}\n"
 
 
 def _log() -> Iterator[str]:

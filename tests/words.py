@@ -1,4 +1,4 @@
-"""The words of README.md and docs/, those written by hand apart from those that a program writes.
+"""The words of README.md, RELEASING.md and docs/, those written by hand apart from those that a program writes.
 
 ``python -m tests.words`` prints them by page. ``tests/test_house.py`` keeps both sums below a ceiling.
 """
@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 HOUSE = Path(__file__).parent.parent
-PAGES = [HOUSE / "README.md", *sorted((HOUSE / "docs").rglob("*.md"))]
+PAGES = [HOUSE / "README.md", HOUSE / "RELEASING.md", *sorted((HOUSE / "docs").rglob("*.md"))]
 
 GENERATED = {"settings.md"}
 """Pages that no hand writes; others have blocks between ``<!-- begin: … -->`` and ``<!-- end: … -->``."""

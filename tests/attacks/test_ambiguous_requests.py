@@ -42,10 +42,7 @@ ATTACKS: list[tuple[str, list[str], int]] = [
 
 async def test_nothing_ambiguous_reaches_an_upstream(tmp_path: Path) -> None:
     """Over and over, from many connections; each is told what is wrong, and nobody else is harmed."""
-    async with (
-        RawUpstream(done) as upstream,
-        attacked(tmp_path, upstream.url) as arena,
-    ):
+    async with RawUpstream(done) as upstream, attacked(tmp_path, upstream.url) as arena:
         opened = upstream.opened
 
         async def attack(target: str, fields: list[str], status: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,9 +21,6 @@ pytestmark = pytest.mark.e2e
 
 Json = dict[str, Any]
 MIB = 1 << 20
-ATTACKED_FOR = 1.0
-"""Seconds of an attack that is over at once."""
-
 EVERYTHING_ON = {
     "tool_definition_pinning": {"mode": "warn"},
     "tool_description_policy": {"mode": "truncate"},
@@ -240,40 +236,30 @@ async def test_a_tool_that_is_too_large_or_too_deep_is_left_out(tmp_path: Path) 
         assert arena.log.count("levels deep") == 1
 
 
-@pytest.mark.parametrize(
-    ("result", "why"),
-    [
-        pytest.param(
-            b'{"tools":[' + b",".join(b'{"name":"t%d"}' % n for n in range(200_000)) + b"]}",
-            "has more than 20000 tools",
-            id="200,000 tiny tools",
-        ),
-        pytest.param(
-            b'{"tools":[' + b"[" * 2 * MIB + b"]" * 2 * MIB + b"]}", "is not valid JSON", id="brackets"
-        ),
-        pytest.param(b'{"tools":[],"x":"' + b"a" * 2 * MIB + b'"}', "bytes besides its tools", id="beside"),
-        pytest.param(
-            b'{"tools":[{"name":"a"},' + b" " * 33 * MIB + b"1]}",
-            "has a page of more than 33554432 bytes",
-            id="spaces",
-        ),
-        pytest.param(
-            b'{"tools":[' + b"[]," * 5 * MIB + b"]}",
-            "has more than 20000 tools",
-            id="empty lists",
-        ),
-    ],
-)
-async def test_a_list_that_nobody_reads_to_its_end_is_refused(
-    tmp_path: Path, result: bytes, why: str
-) -> None:
+ENDLESS = {
+    "200,000 tiny tools": (
+        b'{"tools":[' + b",".join(b'{"name":"t%d"}' % n for n in range(200_000)) + b"]}",
+        "has more than 20000 tools",
+    ),
+    "brackets": (b'{"tools":[' + b"[" * 2 * MIB + b"]" * 2 * MIB + b"]}", "is not valid JSON"),
+    "beside": (b'{"tools":[],"x":"' + b"a" * 2 * MIB + b'"}', "bytes besides its tools"),
+    "spaces": (
+        b'{"tools":[{"name":"a"},' + b" " * 33 * MIB + b"1]}",
+        "has a page of more than 33554432 bytes",
+    ),
+    "empty lists": (b'{"tools":[' + b"[]," * 5 * MIB + b"]}", "has more than 20000 tools"),
+}
+
+
+async def test_a_list_that_nobody_reads_to_its_end_is_refused(tmp_path: Path) -> None:
     """With the reason, in an instant, and whoever sent it has harmed nobody."""
-    async with attacking(tmp_path, Lister(result)) as (_, client):
-        until = time.monotonic() + ATTACKED_FOR
-        while time.monotonic() < until:
-            assert why in (await list_of(client))["error"]["message"]
-        _, answer = await client.request("POST", call_body("any", 1))
-        assert "result" in orjson.loads(answer)
+    lister = Lister()
+    async with attacking(tmp_path, lister) as (_, client):
+        for kind, (lister.text, why) in ENDLESS.items():
+            for _ in range(3):
+                assert why in (await list_of(client))["error"]["message"], kind
+            _, answer = await client.request("POST", call_body("any", 1))
+            assert "result" in orjson.loads(answer), kind
 
 
 WORST_TEXTS = {

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tests.attacks.test_tokens import (
     CURVE,
     GOOD,
     KEYS,
+    bearing,
     drip,
     hang,
     misshapen,
@@ -32,9 +32,7 @@ from tests.attacks.test_tokens import (
     saying,
     without_signature,
 )
-from tests.attacks.test_tokens import (
-    elsewhere as redirecting,
-)
+from tests.attacks.test_tokens import elsewhere as redirecting
 from tests.edge.conftest import done
 from tests.edge.raw import Exchange, Head, RawClient, RawUpstream, call_body, result
 from tests.pipeline.issuer import document, jwk, rsa_key, token
@@ -82,10 +80,6 @@ async def one_tool(exchange: Exchange) -> None:
     await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "result": listed}))
 
 
-def bearer(value: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {value}"}
-
-
 def aimed(audience: Any = f"{BASE}/mcp", **members: Any) -> str:
     """A token with a good signature, for that audience."""
     return token(GOOD, "RS256", said(aud=audience, **members), kid="k1")
@@ -106,7 +100,7 @@ def status_of(head: Head, answered: bytes) -> int:
 
 async def called(client: RawClient, value: str) -> tuple[Head, bytes]:
     """One call with an access token."""
-    return await client.request("POST", call_body("tool", 1), **bearer(value))
+    return await client.request("POST", call_body("tool", 1), **bearing(value))
 
 
 # --- forged tokens ------------------------------------------------------------------------------------------------
@@ -123,7 +117,7 @@ async def test_no_forged_token_opens_the_door(tmp_path: Path) -> None:
         forged = [*without_signature(), *of_another_key(), *naming(elsewhere.url), *saying(), *misshapen()]
         good = [token(GOOD, "RS256", said(), kid="k1"), token(CURVE, "ES256", said(), kid="k3")]
         async with arena.client() as client:
-            assert await opened(client, **bearer(good[0])) == 200
+            assert await opened(client, **bearing(good[0])) == 200
             for number, each in enumerate(forged):
                 head, _ = await called(client, each)
                 assert head.status == 401, (each, head)
@@ -141,7 +135,7 @@ async def test_a_flood_of_tokens_costs_nobody_else(tmp_path: Path) -> None:
     """Thousands of tokens with good form and made-up keys, each another: little memory, and few fetches."""
     async with issuing(KEYS) as keys, guarded(tmp_path, trusted(keys)) as (arena, _):
         async with arena.client() as client:
-            assert await opened(client, **bearer(aimed())) == 200
+            assert await opened(client, **bearing(aimed())) == 200
             before = arena.resident_bytes()
             thief = rsa_key("thief")
             padding = "x" * 4000
@@ -196,7 +190,7 @@ async def test_a_token_for_another_resource_is_no_token(tmp_path: Path) -> None:
         guarded(tmp_path, trusted(keys), console=console) as (arena, upstream),
         arena.client() as client,
     ):
-        assert await opened(client, **bearer(aimed())) == 200
+        assert await opened(client, **bearing(aimed())) == 200
         for fine in (f"{BASE}/mcp", f"{BASE}/mcp/", "HTTPS://Tools.Example:443/mcp", [BASE, f"{BASE}/mcp"]):
             assert (await called(client, aimed(fine)))[0].status == 200, fine
         ran = len(upstream.calls("tools/call"))
@@ -207,7 +201,7 @@ async def test_a_token_for_another_resource_is_no_token(tmp_path: Path) -> None:
             assert f'resource_metadata="{BASE}/.well-known/oauth-protected-resource/mcp"' in challenge
             assert "evil" not in challenge
         assert len(upstream.calls("tools/call")) == ran
-        theirs = bearer(aimed(f"{BASE}/quiet"))
+        theirs = bearing(aimed(f"{BASE}/quiet"))
         client.session = None
         for method, path in (
             ("POST", "/upload/upstream"),
@@ -239,7 +233,7 @@ async def test_no_issuer_speaks_for_another(tmp_path: Path) -> None:
         ours = token(GOOD, "RS256", said(iss="https://a.example", aud=f"{BASE}/mcp"), kid="k1")
         theirs = token(mine, "RS256", said(iss="https://b.example", aud=f"{BASE}/mcp"), kid="k1")
         async with arena.client() as client:
-            assert await opened(client, **bearer(ours)) == 200
+            assert await opened(client, **bearing(ours)) == 200
             assert (await called(client, ours))[0].status == 200
             for key, name, kid in (
                 (mine, "a", "k1"),
@@ -251,14 +245,8 @@ async def test_no_issuer_speaks_for_another(tmp_path: Path) -> None:
                 assert (await called(client, token(key, "RS256", mixed, kid=kid)))[0].status == 401
             assert (await called(client, theirs))[0].status == 404, "the session of another issuer's ann"
         async with arena.client() as agent:
-            assert await opened(agent, **bearer(STATIC["agent"])) == 200
-            for name in (
-                "agent",
-                "agent:",
-                "agent\0",
-                "agent@https://a.example",
-                principal_of("agent"),
-            ):
+            assert await opened(agent, **bearing(STATIC["agent"])) == 200
+            for name in ("agent", "agent:", "agent\0", "agent@https://a.example", principal_of("agent")):
                 claims = said(iss="https://a.example", sub=name, aud=f"{BASE}/mcp")
                 head, _ = await called(agent, token(GOOD, "RS256", claims, kid="k1"))
                 assert head.status == 404, name
@@ -272,36 +260,6 @@ def principal_of(name: str) -> str:
 # --- ways in ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_token_counts_in_its_header_alone(tmp_path: Path) -> None:
-    """Not in the query, a cookie or a body; not twice; and a bad one is not made good by a good one elsewhere."""
-    async with issuing(KEYS) as keys, guarded(tmp_path, trusted(keys)) as (arena, upstream):
-        good = aimed()
-        async with arena.client() as client:
-            assert await opened(client, **bearer(good)) == 200
-            body = call_body("tool", 1)
-            ways: Sequence[tuple[str, dict[str, str]]] = (
-                (f"/mcp?access_token={good}", {}),
-                (f"/mcp?token={good}", {}),
-                ("/mcp", {"Cookie": f"access_token={good}; mcp_adapter_session={good}"}),
-                ("/mcp", {"Authorization": f"Basic {good}"}),
-                ("/mcp", {"Authorization": good}),
-                ("/mcp", {"Authorization": f"Bearer {good}, Bearer {good}"}),
-                ("/mcp", {"Authorization": f"DPoP {good}"}),
-                ("/mcp", {"Proxy-Authorization": f"Bearer {good}"}),
-                ("/mcp", {"X-Mcp-Adapter-Auth-Token": "wrong", "Authorization": f"Bearer {good}"}),
-                ("/mcp", {"X-Mcp-Adapter-Auth-Token": STATIC["agent"] + "x"}),
-                ("/mcp", {"Authorization": f"Bearer {STATIC['agent']}x"}),
-            )
-            for path, fields in ways:
-                head, _ = await client.request("POST", body, path, **fields)
-                assert head.status in (400, 401), (path, fields, head)
-            assert upstream.calls("tools/call") == []
-            assert (await called(client, good))[0].status == 200
-        for each in upstream.seen:
-            assert each.head.get("authorization") is None, "the token went upstream"
-            assert good not in str(each.head)
-
-
 async def test_another_host_learns_and_gets_nothing(tmp_path: Path) -> None:
     """A page whose name was bound to this address sends its own Host: 421 with a good token, and metadata that names
     the configured URL alone, whatever Host, proxy field or path it is asked with."""
@@ -313,7 +271,7 @@ async def test_another_host_learns_and_gets_nothing(tmp_path: Path) -> None:
                 "tools.example@evil.example",
                 "[::ffff:1.2.3.4]",
             ):
-                head, _ = await client.request("POST", call_body("tool", 1), host=host, **bearer(aimed()))
+                head, _ = await client.request("POST", call_body("tool", 1), host=host, **bearing(aimed()))
                 assert head.status in (400, 421), host
             for fields in (
                 {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "http"},
@@ -353,105 +311,107 @@ async def described(describe: Callable[[Issuer], bytes]) -> AsyncIterator[Issuer
         yield issuer
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "http://user@127.0.0.1:{port}/keys",
-        "http://127.0.0.1:{port}\\@id.example/keys",
-        "http://169.254.169.254/latest/meta-data/",
-        "http://[fd00:ec2::254]/latest/",
-        "http://10.0.0.1:{port}/keys",
-        "http://neighbour.internal:{port}/keys",
-        "file:///etc/passwd",
-        "ftp://127.0.0.1:{port}/keys",
-        "gopher://127.0.0.1:{port}/_keys",
-        "http://127.0.0.1:0/keys",
-        "//127.0.0.1:{port}/keys",
-        "unix:///var/run/docker.sock",
-        "",
-        " ",
-        7,
-        None,
-        ["http://127.0.0.1:{port}/keys"],
-    ],
+ELSEWHERE: tuple[Any, ...] = (
+    "http://user@127.0.0.1:{port}/keys",
+    "http://127.0.0.1:{port}\\@id.example/keys",
+    "http://169.254.169.254/latest/meta-data/",
+    "http://[fd00:ec2::254]/latest/",
+    "http://10.0.0.1:{port}/keys",
+    "http://neighbour.internal:{port}/keys",
+    "file:///etc/passwd",
+    "ftp://127.0.0.1:{port}/keys",
+    "gopher://127.0.0.1:{port}/_keys",
+    "http://127.0.0.1:0/keys",
+    "//127.0.0.1:{port}/keys",
+    "unix:///var/run/docker.sock",
+    "",
+    " ",
+    7,
+    None,
+    ["http://127.0.0.1:{port}/keys"],
 )
-async def test_no_issuer_sends_us_elsewhere(tmp_path: Path, where: Any) -> None:
+
+
+async def test_no_issuer_sends_us_elsewhere(tmp_path: Path) -> None:
     """Keys at an address that metadata may not name are not asked for, and the sentence does not quote it."""
-    async with issuing(KEYS) as elsewhere:
+    async with issuing(KEYS) as elsewhere, AsyncExitStack() as stack:
         port = str(elsewhere.port)
-        url = where.replace("{port}", port) if isinstance(where, str) else where
-        async with (
-            described(describing(jwks_uri=url)) as issuer,
-            guarded(tmp_path, trusted(issuer=f"http://127.0.0.1:{issuer.port}")) as (arena, upstream),
-            arena.client() as client,
-        ):
-            claims = said(iss=f"http://127.0.0.1:{issuer.port}", aud=f"{BASE}/mcp")
-            began = time.monotonic()
-            status = await opened(client, **bearer(token(GOOD, "RS256", claims, kid="k1")))
-            assert status in (401, 503), status
-            assert time.monotonic() - began < 8
-            assert upstream.seen == []
-        assert elsewhere.asked == []
+        issuers = {}
+        for where in ELSEWHERE:
+            url = where.replace("{port}", port) if isinstance(where, str) else where
+            issuer = await stack.enter_async_context(described(describing(jwks_uri=url)))
+            issuers[f"http://127.0.0.1:{issuer.port}"] = where
+        arena, upstream = await stack.enter_async_context(guarded(tmp_path, *map(trusting, issuers)))
+        for name, where in issuers.items():
+            async with arena.client() as client, asyncio.timeout(8):
+                assert await opened(client, **bearing(of(name))) in (401, 503), where
+        assert upstream.seen == [] and elsewhere.asked == []
         assert port not in arena.log.replace(f"--port {port}", "")
 
 
-@pytest.mark.parametrize(
-    "describe",
-    [
-        describing(issuer="https://id.example"),
-        describing(issuer=None),
-        describing(issuer=["http://127.0.0.1"]),
-        lambda _: b"[]",
-        lambda _: b"[" * MIB,
-        lambda _: b'{"issuer":' + b" " * (2 * MIB),
-        lambda _: b"",
-    ],
-    ids=["other", "none", "list", "no object", "deep", "endless", "empty"],
-)
-async def test_metadata_of_another_issuer_is_none(
-    tmp_path: Path, describe: Callable[[Issuer], bytes]
-) -> None:
+def trusting(name: str) -> Entry:
+    """An entry of ``core.auth.oauth.issuers``, whose keys are where its metadata says."""
+    return trusted(issuer=name)
+
+
+def of(name: str) -> str:
+    """A token of the issuer with that name."""
+    return token(GOOD, "RS256", said(iss=name, aud=f"{BASE}/mcp"), kid="k1")
+
+
+OTHERS: dict[str, Callable[[Issuer], bytes]] = {
+    "other": describing(issuer="https://id.example"),
+    "none": describing(issuer=None),
+    "list": describing(issuer=["http://127.0.0.1"]),
+    "no object": lambda _: b"[]",
+    "deep": lambda _: b"[" * MIB,
+    "endless": lambda _: b'{"issuer":' + b" " * (2 * MIB),
+    "empty": lambda _: b"",
+}
+
+
+async def test_metadata_of_another_issuer_is_none(tmp_path: Path) -> None:
     """Nor are its keys used, which it would have us take for those of the trusted one."""
-    async with (
-        described(describe) as issuer,
-        guarded(tmp_path, trusted(issuer=f"http://127.0.0.1:{issuer.port}")) as (arena, _),
-        arena.client() as client,
-    ):
-        claims = said(iss=f"http://127.0.0.1:{issuer.port}", aud=f"{BASE}/mcp")
-        assert await opened(client, **bearer(token(GOOD, "RS256", claims, kid="k1"))) in (401, 503)
-        assert "/keys" not in issuer.asked
+    async with AsyncExitStack() as stack:
+        issuers = {
+            kind: await stack.enter_async_context(described(describe)) for kind, describe in OTHERS.items()
+        }
+        names = {kind: f"http://127.0.0.1:{each.port}" for kind, each in issuers.items()}
+        arena, _ = await stack.enter_async_context(guarded(tmp_path, *map(trusting, names.values())))
+        for kind, issuer in issuers.items():
+            async with arena.client() as client:
+                assert await opened(client, **bearing(of(names[kind]))) in (401, 503), kind
+            assert "/keys" not in issuer.asked, kind
 
 
-@pytest.mark.parametrize("script", [hang, drip, pour, redirecting], ids=["hang", "drip", "pour", "redirect"])
-async def test_issuers_that_do_not_answer_lock_nobody_else_out(tmp_path: Path, script: Any) -> None:
+async def test_issuers_that_do_not_answer_lock_nobody_else_out(tmp_path: Path) -> None:
     """Their callers are told within seconds; an agent with a token of the settings, and people of another issuer, do
     not notice."""
-    async with (
-        issuing(script=script) as bad,
-        issuing(KEYS) as keys,
-        guarded(
-            tmp_path, trusted(keys), trusted(issuer=f"http://127.0.0.1:{bad.port}", jwks_url=bad.url)
-        ) as (arena, _),
-    ):
-        claims = said(iss=f"http://127.0.0.1:{bad.port}", aud=f"{BASE}/mcp")
-        stuck = token(GOOD, "RS256", claims, kid="k1")
+    async with issuing(KEYS) as keys, AsyncExitStack() as stack:
+        bad = [
+            await stack.enter_async_context(issuing(script=script))
+            for script in (hang, drip, pour, redirecting)
+        ]
+        entries = [trusted(each, f"http://127.0.0.1:{each.port}") for each in bad]
+        arena, _ = await stack.enter_async_context(guarded(tmp_path, trusted(keys), *entries))
 
         async def ask(value: str) -> int:
             async with arena.client() as client, asyncio.timeout(10):
-                return await opened(client, **bearer(value))
+                return await opened(client, **bearing(value))
 
-        asked = asyncio.gather(*(ask(stuck) for _ in range(20)))
+        stuck = [of(f"http://127.0.0.1:{each.port}") for each in bad]
+        asked = asyncio.gather(*(ask(value) for value in stuck * 20))
         fine = await asyncio.gather(*(ask(value) for value in [aimed(), STATIC["agent"]] * 10))
         assert set(fine) == {200}
         assert set(await asked) <= {401, 503}
-        assert len(bad.asked) <= 2
+        assert all(len(each.asked) <= 2 for each in bad)
 
 
 async def test_known_keys_outlive_their_issuer(tmp_path: Path) -> None:
     """An issuer that is gone locks nobody out whose key is known; an unknown key stays unknown."""
     async with issuing(KEYS) as keys, guarded(tmp_path, trusted(keys)) as (arena, _):
         async with arena.client() as client:
-            assert await opened(client, **bearer(aimed())) == 200
+            assert await opened(client, **bearing(aimed())) == 200
 
             async def broken(writer: asyncio.StreamWriter) -> None:
                 await answer(writer, b"<html>maintenance</html>")

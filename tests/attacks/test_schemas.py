@@ -8,8 +8,8 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ import pytest
 from tests.attacks.arena import Arena, attacked
 from tests.edge.raw import Exchange, RawUpstream, call_body
 
-ATTACKED_FOR = 1.0
 TOOL = "bomb"
 VALIDATE = f"/explorer/upstream/tools/{TOOL}/validate"
 TOKEN = "t" * 20
@@ -86,13 +85,15 @@ async def first_workers(arena: Arena) -> set[int]:
 
 
 @contextlib.asynccontextmanager
-async def hostile(place: Path, schema: dict[str, Any], **sections: Any) -> AsyncIterator[Arena]:
-    """The adapter in front of a server whose only tool has this schema; calls and validations of it are checked."""
-    tool = {"name": TOOL, "inputSchema": {"type": "object", **schema}}
+async def hostile(
+    place: Path, schemas: Mapping[str, dict[str, Any]] = {TOOL: DOUBLING}, **sections: Any
+) -> AsyncIterator[Arena]:
+    """The adapter in front of a server of tools with these schemas; calls and validations of them are checked."""
+    tools = [{"name": name, "inputSchema": {"type": "object", **each}} for name, each in schemas.items()]
 
     async def script(exchange: Exchange) -> None:
         method = exchange.message["method"]
-        result = {"tools": [tool]} if method == "tools/list" else {"content": []}
+        result = {"tools": tools} if method == "tools/list" else {"content": []}
         await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "result": result}))
 
     async with RawUpstream(script) as upstream:
@@ -103,30 +104,32 @@ async def hostile(place: Path, schema: dict[str, Any], **sections: Any) -> Async
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("name", BOMBS)
-async def test_a_check_of_any_schema_and_value_ends_and_delays_nobody(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("names", [tuple(BOMBS)[::2], tuple(BOMBS)[1::2]], ids=["these", "those"])
+async def test_a_check_of_any_schema_and_value_ends_and_delays_nobody(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
     """Over both entrances there is an answer in seconds, in megabytes, and others' calls go on."""
-    schema, value = BOMBS[name]
-    given = json.dumps(value).encode()
-    async with hostile(tmp_path, schema) as arena, arena.client() as over_http, arena.client() as over_mcp:
+    schemas = {f"bomb_{number}": BOMBS[name][0] for number, name in enumerate(names)}
+    async with hostile(tmp_path, schemas) as arena, arena.client() as over_http, arena.client() as over_mcp:
         await over_mcp.initialize()
-        before = arena.resident_bytes()
-        until = time.monotonic() + ATTACKED_FOR
-        while time.monotonic() < until:
-            call = call_body(TOOL, 7).replace(b'"arguments":{}', b'"arguments":' + given)
-            validated, called = await asyncio.gather(
-                over_http.request("POST", given, VALIDATE),
-                over_mcp.request("POST", call),
-            )
-            assert (validated[0].status, called[0].status) == (200, 200)
-            assert len(validated[1]) < 100_000 and len(called[1]) < 500_000
-        assert arena.resident_bytes() - before < 200 << 20
+        for tool, name in zip(schemas, names, strict=True):
+            given = json.dumps(BOMBS[name][1]).encode()
+            before = arena.resident_bytes()
+            for _ in range(2):
+                call = call_body(tool, 7).replace(b'"arguments":{}', b'"arguments":' + given)
+                validated, called = await asyncio.gather(
+                    over_http.request("POST", given, f"/explorer/upstream/tools/{tool}/validate"),
+                    over_mcp.request("POST", call),
+                )
+                assert (validated[0].status, called[0].status) == (200, 200), name
+                assert len(validated[1]) < 100_000 and len(called[1]) < 500_000, name
+            assert arena.resident_bytes() - before < 200 << 20, name
 
 
 @pytest.mark.e2e
 async def test_many_checks_at_once_are_refused_rather_than_kept(tmp_path: Path) -> None:
     """Those that may wait are answered, the others are told the setting, and one's queue is not another's."""
-    async with hostile(tmp_path, DOUBLING) as arena:
+    async with hostile(tmp_path) as arena:
 
         async def validated() -> int:
             async with arena.client() as client:
@@ -134,16 +137,24 @@ async def test_many_checks_at_once_are_refused_rather_than_kept(tmp_path: Path) 
                 assert head.status == 200 or b"are waiting already" in body
                 return head.status
 
-        statuses = await asyncio.gather(*(validated() for _ in range(30)))
-        assert set(statuses) == {200, 429}
-        assert 8 <= statuses.count(200) <= 11
+        asked = [asyncio.create_task(validated()) for _ in range(30)]
+        statuses: Counter[int] = Counter()
+        for first in asyncio.as_completed(asked):
+            statuses[await first] += 1
+            # Each takes two seconds, one after the other: all others are waiting then.
+            if statuses[200] >= 1 and statuses[429] >= 19:
+                break
+        assert 19 <= statuses[429] <= 22 and statuses[200] >= 1
+        for each in asked:
+            each.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
 
 
 @pytest.mark.e2e
 async def test_who_has_no_token_makes_no_work(tmp_path: Path) -> None:
     """With authentication on a check is refused before the server is asked for the schema, and costs nothing."""
     protected = {"auth": {"enabled": True, "tokens": [{"name": "ann", "token": TOKEN}]}}
-    async with hostile(tmp_path, DOUBLING, core=protected, token=TOKEN) as arena, arena.client() as client:
+    async with hostile(tmp_path, core=protected, token=TOKEN) as arena, arena.client() as client:
         before = arena.cpu_seconds()
         for _ in range(20):
             for credential in ("", "Bearer wrong"):
@@ -165,7 +176,7 @@ async def test_who_has_no_token_makes_no_work(tmp_path: Path) -> None:
 @pytest.mark.e2e
 async def test_a_killed_process_is_replaced_and_none_is_left_behind(tmp_path: Path) -> None:
     """What was being checked has an answer, the next check another process, and the adapter's end is theirs."""
-    async with hostile(tmp_path, DOUBLING) as arena:
+    async with hostile(tmp_path) as arena:
         async with arena.client() as client:
             for _ in range(3):
                 validating = asyncio.create_task(client.request("POST", b"{}", VALIDATE))

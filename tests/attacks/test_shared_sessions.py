@@ -47,7 +47,7 @@ async def test_flood_on_a_shared_stream_harms_nobody(tmp_path: Path) -> None:
             await client.initialize()
             client.stop_reading()
             await client.send("GET", Accept="text/event-stream")
-        await asyncio.sleep(5)
+        await asyncio.sleep(3)
         assert arena.resident_bytes() - before < 200 * MIB
 
 
@@ -97,10 +97,7 @@ async def test_dear_messages_of_a_client_harm_nobody(tmp_path: Path) -> None:
         + DEAR
         + b',"_meta":{"progressToken":1}}}'
     )
-    async with (
-        RawUpstream(heard) as up,
-        attacked(tmp_path, up.url, sessions=SHARED) as arena,
-    ):
+    async with RawUpstream(heard) as up, attacked(tmp_path, up.url, sessions=SHARED) as arena:
 
         async def ask() -> None:
             async with arena.client() as client:

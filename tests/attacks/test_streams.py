@@ -20,7 +20,7 @@ from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body, read_bod
 pytestmark = pytest.mark.e2e
 
 MIB = 1 << 20
-MANY = 3_000
+MANY = 2_000
 NO_PINGS = {"upstream_ping": {"enabled": False}}
 ROOM = {**NO_PINGS, "upstream": {"max_connections": MANY}}
 
@@ -78,7 +78,7 @@ async def test_thousands_of_streams_are_held(tmp_path: Path, sessions: int) -> N
 
 
 async def test_streams_that_come_and_go(tmp_path: Path) -> None:
-    """Three thousand, each dropped as soon as it is asked for or has begun: nothing of them stays, at either end."""
+    """Two thousand, each dropped as soon as it is asked for or has begun: nothing of them stays, at either end."""
     async with (
         streaming(tmp_path) as (_, port),
         attacked(tmp_path, f"http://127.0.0.1:{port}/mcp", core=ROOM) as arena,

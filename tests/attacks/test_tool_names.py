@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from pathlib import Path
 
 import orjson
@@ -11,12 +9,10 @@ import pytest
 
 from tests.attacks.arena import attacked
 from tests.edge.raw import Exchange, RawUpstream, call_body
+from tests.waiting import until
 
 NAME = "a-" * 24_000
 """48 KB of the worst that an expression for secrets can be given."""
-
-ATTACKED_FOR = 1.0
-"""Seconds of attacks, in which the bystander makes some hundred calls."""
 
 
 @pytest.mark.e2e
@@ -42,8 +38,7 @@ async def test_a_list_with_an_endless_name_delays_nobody(tmp_path: Path) -> None
     ):
         await client.initialize()
         body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
-        until = time.monotonic() + ATTACKED_FOR
-        while time.monotonic() < until:
+        for _ in range(100):
             head, _ = await client.request("POST", body)
             assert head.status == 200
         assert "policy changed a tool" in arena.log
@@ -51,11 +46,8 @@ async def test_a_list_with_an_endless_name_delays_nobody(tmp_path: Path) -> None
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize(
-    "name", [NAME.encode(), rb"\ud800", rb"\u001b[2J\u0000" * 1000], ids=["long", "surrogate", "controls"]
-)
-async def test_a_call_of_any_name_is_one_short_line_of_the_access_log(tmp_path: Path, name: bytes) -> None:
-    """It is answered, it is written, and the connection stays."""
+async def test_a_call_of_any_name_is_one_short_line_of_the_access_log(tmp_path: Path) -> None:
+    """Long, half a character, or signs that steer a terminal: it is answered and written, and the connection stays."""
 
     async def done(exchange: Exchange) -> None:
         # The adapter asks too: its own requests have ids that are texts.
@@ -65,16 +57,19 @@ async def test_a_call_of_any_name_is_one_short_line_of_the_access_log(tmp_path: 
     async with (
         RawUpstream(done) as upstream,
         attacked(tmp_path, upstream.url, core={"access_log": True}) as arena,
+        arena.client() as client,
     ):
-        async with arena.client() as client:
-            await client.initialize()
-            until = time.monotonic() + ATTACKED_FOR
-            calls = 0
-            while time.monotonic() < until:
-                calls += 1
-                head, _ = await client.request("POST", call_body("NAME", calls).replace(b"NAME", name))
-                assert head.status == 200
-        await asyncio.sleep(0.5)
-        lines = [line for line in arena.log.splitlines() if '"tools/call"' in line and '"upstream"' in line]
-        assert len(lines) == calls
-        assert max(map(len, lines)) < 8192
+
+        def lines() -> list[str]:
+            return [
+                line for line in arena.log.splitlines() if '"tools/call"' in line and '"upstream"' in line
+            ]
+
+        await client.initialize()
+        names = 100 * (NAME.encode(), rb"\ud800", rb"\u001b[2J\u0000" * 1000)
+        for number, name in enumerate(names):
+            head, _ = await client.request("POST", call_body("NAME", number).replace(b"NAME", name))
+            assert head.status == 200
+        await until(lambda: len(lines()) >= len(names))
+        assert len(lines()) == len(names)
+        assert max(map(len, lines())) < 8192

@@ -28,6 +28,7 @@ from tests.edge.raw import (
     read_head,
     result,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -73,16 +74,10 @@ async def test_calls_over_a_restart_run_once(tmp_path: Path, ends: str) -> None:
         else:
             exchange.break_off()
 
-    async with (
-        RawUpstream(slow) as up,
-        attacked(tmp_path, up.url) as arena,
-        clients(arena, 20) as all_,
-    ):
+    async with RawUpstream(slow) as up, attacked(tmp_path, up.url) as arena, clients(arena, 20) as all_:
         await asyncio.gather(*(client.call("slow", 0) for client in all_))
         calls = [asyncio.create_task(client.call("slow", number)) for number, client in enumerate(all_, 1)]
-        async with asyncio.timeout(20):
-            while sum(runs(up).values()) < 40:
-                await asyncio.sleep(0.01)
+        await until(lambda: sum(runs(up).values()) >= 40)
         if ends == "reset":
             await up.stop()
             await up.start()
@@ -269,9 +264,7 @@ async def test_hanging_server_holds_up_no_cleanup(tmp_path: Path) -> None:
             for _ in range(50):
                 client.session = None
                 assert (await client.request("POST", INITIALIZE, "/well"))[0].status == 200
-            async with asyncio.timeout(20):
-                while well.sessions:
-                    await asyncio.sleep(0.05)
+            await until(lambda: not (well.sessions))
             assert len(up.sessions) == 200
 
 
@@ -304,12 +297,8 @@ async def test_server_that_wakes_slowly_is_used_and_not_flooded(tmp_path: Path) 
             assert (await client.call())[1] == result(1)
         async with arena.client() as impatient:
             await impatient.send("POST", INITIALIZE)
-            async with asyncio.timeout(20):
-                while begun < 3:
-                    await asyncio.sleep(0.01)
-        async with asyncio.timeout(10):
-            while up.sessions != {"slow-1", "slow-2"}:
-                await asyncio.sleep(0.05)
+            await until(lambda: begun >= 3)
+        await until(lambda: up.sessions == {"slow-1", "slow-2"})
 
 
 # --- stopping -------------------------------------------------------------------------------------------------
@@ -332,9 +321,7 @@ async def test_calls_beyond_the_grace_of_a_stop_are_answered(tmp_path: Path) -> 
                 await client.send(*("GET",) if number == 10 else ("POST", call_body(number=number)))
             listener = opened.pop()
             streaming_head = await read_head(listener.reader)
-            async with asyncio.timeout(20):
-                while len(up.calls("tools/call")) < 10:
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(up.calls("tools/call")) >= 10)
             assert front.running is not None
             front.running.process.terminate()
             for number, client in enumerate(opened):

@@ -16,6 +16,7 @@ import pytest
 from tests.attacks.arena import Arena, attacked
 from tests.e2e.processes import Adapter, adapter
 from tests.edge.raw import INITIALIZE, RawClient
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -192,30 +193,28 @@ def stage_of(result: Mapping[str, Any]) -> tuple[str, str | None]:
 
 HANGING: dict[str, tuple[dict[str, Any], str]] = {
     "mapper": ({"mappers": {"input": "code.py#sleeps"}}, "input_transform"),
-    "async mapper": ({"mappers": {"input": "code.py#waits"}}, "input_transform"),
-    "output mapper": ({"mappers": {"output": "code.py#sleeps"}}, "output_transform"),
+    "async_mapper": ({"mappers": {"input": "code.py#waits"}}, "input_transform"),
+    "output_mapper": ({"mappers": {"output": "code.py#sleeps"}}, "output_transform"),
     "middleware": ({"middleware": ["code.py#around"]}, "middleware"),
-    "deaf middleware": ({"middleware": ["code.py#deaf_around"]}, "middleware"),
-    "deriving middleware": ({"middleware": ["code.py#derived"]}, "middleware"),
+    "deaf_middleware": ({"middleware": ["code.py#deaf_around"]}, "middleware"),
+    "deriving_middleware": ({"middleware": ["code.py#derived"]}, "middleware"),
     "presenter": ({"presenter": "hangs"}, "presenter"),
     "plugin": ({"auth": {"plugin": "code.py#sleeps"}}, "auth"),
-    "deaf plugin": ({"auth": {"plugin": "code.py#deaf"}}, "auth"),
+    "deaf_plugin": ({"auth": {"plugin": "code.py#deaf"}}, "auth"),
     "handler": ({"handler": "code.py#sleeps"}, "handler"),
-    "deaf handler": ({"handler": "code.py#deaf"}, "handler"),
+    "deaf_handler": ({"handler": "code.py#deaf"}, "handler"),
 }
 
 
-@pytest.mark.parametrize("how", HANGING)
-async def test_w_code_that_hangs_keeps_nobody_else_waiting(tmp_path: Path, how: str) -> None:
+async def test_w_code_that_hangs_keeps_nobody_else_waiting(tmp_path: Path) -> None:
     """In any stage: its own callers hear in time where it was, and the bystander hears nothing."""
-    stages, stage = HANGING[how]
-    tool = {"name": "t", "handler": "code.py#fine", **stages}
+    tools = [{"name": how, "handler": "code.py#fine", **stages} for how, (stages, _) in HANGING.items()]
     presenters = {"hangs": {"json_schema": {"type": "object"}, "rules": ["code.py#sleeps"]}}
-    async with shop(tmp_path, [tool], presenters=presenters) as arena:
-        answers = await asyncio.gather(*(called(arena, "t") for _ in range(AT_ONCE)))
-    for result, took in answers:
-        assert stage_of(result) == (stage, "timeout")
-        assert 0.9 * LIMIT < took < LIMIT + 2
+    async with shop(tmp_path, tools, presenters=presenters) as arena:
+        for how, (_, stage) in HANGING.items():
+            for result, took in await asyncio.gather(*(called(arena, how) for _ in range(AT_ONCE))):
+                assert stage_of(result) == (stage, "timeout"), how
+                assert 0.9 * LIMIT < took < LIMIT + 2, how
 
 
 async def test_w_a_context_factory_that_hangs_keeps_nobody_else_waiting(tmp_path: Path) -> None:
@@ -227,25 +226,25 @@ async def test_w_a_context_factory_that_hangs_keeps_nobody_else_waiting(tmp_path
     assert all(result["content"][0]["text"] == "context unavailable" for result, _ in answers)
 
 
-@pytest.mark.parametrize("how", ["steps", "asteps", "silent_steps", "silent_asteps", "spins"])
-async def test_w_code_that_never_ends_is_given_up(tmp_path: Path, how: str) -> None:
+async def test_w_code_that_never_ends_is_given_up(tmp_path: Path) -> None:
     """Generators that tell of progress or of nothing, and a loop: at their deadline their callers are answered."""
-    tool = {"name": "t", "handler": f"code.py#{how}"}
-    async with shop(tmp_path, [tool]) as arena:
-        for meta in (None, {"progressToken": 1}):
-            result, took = await called(arena, "t", meta)
-            assert stage_of(result) == ("handler", "timeout")
-            assert took < LIMIT + 2
+    ways = ("steps", "asteps", "silent_steps", "silent_asteps", "spins")
+    async with shop(tmp_path, [{"name": how, "handler": f"code.py#{how}"} for how in ways]) as arena:
+        for how in ways:
+            answers = await asyncio.gather(called(arena, how), called(arena, how, {"progressToken": 1}))
+            for result, took in answers:
+                assert stage_of(result) == ("handler", "timeout"), how
+                assert took < LIMIT + 2, how
 
 
-@pytest.mark.parametrize("how", ["large", "many"])
-async def test_w_what_is_too_large_is_no_result(tmp_path: Path, how: str) -> None:
+async def test_w_what_is_too_large_is_no_result(tmp_path: Path) -> None:
     """What a script in process returns is measured before it is written; none of it may hold the interpreter."""
-    tool = {"name": "t", "handler": f"code.py#{how}"}
-    async with shop(tmp_path, [tool], stages={"t": {"limits": {"timeout": 20}}}) as arena:
-        result, _ = await called(arena, "t")
-        assert stage_of(result)[0] == "handler"
-        assert "has more than" in result["content"][0]["text"]
+    tools = [{"name": how, "handler": f"code.py#{how}"} for how in ("large", "many")]
+    async with shop(tmp_path, tools, stages={"*": {"limits": {"timeout": 20}}}) as arena:
+        for how in ("large", "many"):
+            result, _ = await called(arena, how)
+            assert stage_of(result)[0] == "handler", how
+            assert "has more than" in result["content"][0]["text"], how
 
 
 SAID = {
@@ -265,22 +264,24 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("program", SAID)
-async def test_w_a_program_is_bounded_in_all_it_does(tmp_path: Path, program: str) -> None:
+async def test_w_a_program_is_bounded_in_all_it_does(tmp_path: Path) -> None:
     """Output, values, children that hold pipes, signals that it does not hear: ended, and its group with it."""
-    tool = {"name": "t", "handler": program, "runtime": "subprocess"}
-    stages = {"t": {"limits": {"timeout": LIMIT if "timed out" in str(SAID[program]) else 20}}}
-    async with shop(tmp_path, [tool], stages=stages) as arena:
-        before = arena.resident_bytes()
-        result, _ = await called(arena, "t", {"progressToken": 1})
-        text, said = result["content"][0]["text"], SAID[program]
-        if said is None:
-            assert text == "1"
-        else:
-            assert result["isError"] and said in text, text
-        assert arena.resident_bytes() - before < 100 << 20
-        if program != "escapes.py":  # whose child left the group, as SECURITY.md says
-            await gone(tmp_path / program)
+    tools, stages = [], {}
+    for name, (program, said) in enumerate(SAID.items()):
+        tools.append({"name": f"t{name}", "handler": program, "runtime": "subprocess"})
+        stages[f"t{name}"] = {"limits": {"timeout": LIMIT if "timed out" in str(said) else 20}}
+    async with shop(tmp_path, tools, stages=stages) as arena:
+        for name, (program, said) in enumerate(SAID.items()):
+            before = arena.resident_bytes()
+            result, _ = await called(arena, f"t{name}", {"progressToken": 1})
+            text = result["content"][0]["text"]
+            if said is None:
+                assert text == "1", program
+            else:
+                assert result["isError"] and said in text, (program, text)
+            assert arena.resident_bytes() - before < 100 << 20, program
+            if program != "escapes.py":  # whose child left the group, as SECURITY.md says
+                await gone(tmp_path / program)
 
 
 def processes_of(program: Path) -> list[str]:
@@ -295,26 +296,27 @@ def processes_of(program: Path) -> list[str]:
 
 async def gone(program: Path) -> None:
     """Returns when no process of a program is left."""
-    async with asyncio.timeout(20):
-        while processes_of(program):
-            await asyncio.sleep(0.05)
+    await until(lambda: not (processes_of(program)))
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
-@pytest.mark.parametrize("program", ["deaf.py", "closes.py"])
-async def test_w_an_adapter_that_ends_leaves_no_program(tmp_path: Path, program: str, ending: str) -> None:
+async def test_w_an_adapter_that_ends_leaves_no_program(tmp_path: Path, ending: str) -> None:
     """Neither one that ignores signals nor one that has closed its outputs; told to stop, or killed without a word."""
-    tool = {"name": "t", "handler": program, "runtime": "subprocess"}
-    settings = hosted([tool], t={"limits": {"timeout": 300}})
-    (tmp_path / program).write_text(PROGRAMS[program])
+    programs = ("deaf.py", "closes.py")
+    for program in programs:
+        (tmp_path / program).write_text(PROGRAMS[program])
+    tools = [{"name": program, "handler": program, "runtime": "subprocess"} for program in programs]
+    settings = hosted(tools, **{program: {"limits": {"timeout": 300}} for program in programs})
     core = {"shutdown_grace_seconds": 0.5}
     async with adapter(tmp_path, "http://127.0.0.1:9/mcp", servers=[settings], core=core) as front:
-        calls = [asyncio.ensure_future(called(front, "t")) for _ in range(3)]
+        calls = [asyncio.ensure_future(called(front, program)) for program in 3 * programs]
         async with asyncio.timeout(10):
-            while len(processes_of(tmp_path / program)) < len(calls):
-                await asyncio.sleep(0.05)
+            for program in programs:
+                while len(processes_of(tmp_path / program)) < 3:
+                    await asyncio.sleep(0.05)
         await (front.kill() if ending == "kill" else front.stop())
-        await gone(tmp_path / program)
+        for program in programs:
+            await gone(tmp_path / program)
     await asyncio.gather(*calls, return_exceptions=True)
 
 

@@ -6,11 +6,11 @@
 ``upstream`` answers and ``load`` asks, both as cheaply as Python can, neither in a process that is counted.
 ``fronts`` are the proxies, ``process`` reads what the kernel says a process tree has used, ``scenarios`` are
 the kinds of traffic. ``parts`` are the measurements that a ``run`` consists of, each with a limit of its time:
-``switched`` is what people switch on; ``tool_lists``, ``memory``, ``python_calls`` and ``files`` (uploads and
-downloads, by ``transfers``, beside their ``limits``) measure something else. ``results``, ``figures`` and ``costs``
-make one number of many rounds, ``targets`` judges and ``report`` prints. ``recording`` makes a line of ``history``
-of a run. In every round each scenario goes through each front before the next scenario begins, so that a busy minute
-of the machine meets them all.
+``switched`` is what people switch on; ``tool_lists``, ``mounts``, ``eras``, ``memory``, ``python_calls`` and ``files``
+(uploads and downloads, by ``transfers``, beside their ``limits``) measure something else. ``results``,
+``figures`` and ``costs`` make one number of many rounds, ``targets`` judges and ``report`` prints.
+``recording`` makes a line of ``history`` of a run. In every round each scenario goes through each front before
+the next scenario begins, so that a busy minute of the machine meets them all.
 
 Where the scheduler puts client, front and upstream decides what a wake-up costs and so moves every ratio. The default
 leaves it free, as the targets were set. ``--placement apart`` gives the front a core of its own, as on a
@@ -99,11 +99,7 @@ def _arguments() -> argparse.Namespace:
 def _extent(given: argparse.Namespace) -> Extent:
     extent = replace(QUICK if given.quick else FULL, placement=given.placement, parts=given.only)
     if given.rounds:
-        extent = replace(
-            extent,
-            rounds=given.rounds,
-            files=replace(extent.files, rounds=given.rounds),
-        )
+        extent = replace(extent, rounds=given.rounds, files=replace(extent.files, rounds=given.rounds))
     return extent
 
 

@@ -272,10 +272,7 @@ def adapter_settings(
 
 
 def adapter(
-    upstream: int,
-    place: Path,
-    adapters: Sequence[dict[str, object]] = (),
-    **sections: Mapping[str, object],
+    upstream: int, place: Path, adapters: Sequence[dict[str, object]] = (), **sections: Mapping[str, object]
 ) -> Starting:
     """The adapter as it is deployed; see ``adapter_settings``. ``sections`` are other settings of these."""
     address = Address(free_port(), "/mcp/bench", secrets.token_hex(16))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -131,7 +131,7 @@ class Client:
         self.session = ""
 
     @classmethod
-    async def connect(cls, address: Address) -> Client:
+    async def connect(cls, address: Address) -> Self:
         return cls(address, await Connection.open(address.port))
 
     def close(self) -> None:
@@ -180,7 +180,10 @@ class Client:
         self._id += 1
         params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": self._id}}
         message = {"jsonrpc": "2.0", "id": self._id, "method": "tools/call", "params": params}
-        answer = await self._post(orjson.dumps(message))
+        return self.checked(tool, await self._post(orjson.dumps(message)))
+
+    def checked(self, tool: str, answer: Answer) -> Answer:
+        """The answer to a call, if that has a result. Raises LoadFailed."""
         if answer.status != 200 or b'"content"' not in answer.body or b'"error"' in answer.body[:300]:
             raise LoadFailed(f"{tool} was answered {answer.status}: {answer.body[:300]!r}")
         return answer

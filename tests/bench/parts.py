@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from tests.bench import files
+from tests.bench.eras import measure_eras
 from tests.bench.fronts import FrontUnavailable
 from tests.bench.load import LoadFailed
 from tests.bench.memory import PART, measure_memory
+from tests.bench.mounts import measure_mounts
 from tests.bench.process import cores, pin, tree
 from tests.bench.python_calls import count_python_calls
 from tests.bench.results import BASELINE, ENVOY, SUBJECT
@@ -104,5 +106,7 @@ PARTS = {
     "switched": Part(_of_adapter(measure_switched), 130),
     "memory": Part(_measure_memory, 60),
     "lists": Part(_of_adapter(measure_lists), 100),
+    "mounts": Part(_of_adapter(measure_mounts), 60),
+    "eras": Part(_of_adapter(measure_eras), 60),
     "files": Part(_of_adapter(_measure_files), 90),
 }

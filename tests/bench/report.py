@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.bench import files, memory, switched, tool_lists
+from tests.bench import eras, files, memory, mounts, switched, tool_lists
 from tests.bench.figures import Spread
 from tests.bench.ratios import ratios
 from tests.bench.results import BASELINE, NO_PROXY, Results, median
@@ -60,6 +60,8 @@ def _call_tables(results: Results) -> Iterator[str]:
 TITLES = {
     switched.PART: 'What people switch on, answers with "isError":false',
     tool_lists.PART: "Lists of tools",
+    mounts.PART: f"A mount of {mounts.SERVERS} servers",
+    eras.PART: "Calls between eras of MCP",
     memory.PART: "Resident memory",
     **{kind: f"Files: {kind}" for kind in files.KINDS},
 }

@@ -31,7 +31,7 @@ class Extent:
 
 
 FULL = Extent(rounds=5, part=1.0, idle=2000, files=files.FULL)
-QUICK = Extent(rounds=1, part=0.02, idle=50, files=files.QUICK)
+QUICK = Extent(rounds=1, part=0.01, idle=20, files=files.QUICK)
 
 
 @dataclass(frozen=True)

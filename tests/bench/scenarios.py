@@ -157,7 +157,5 @@ async def counted(scenario: Scenario, clients: Sequence[Client], front: Running,
     spent = cpu_seconds(pids) - before
     units = each * scenario.clients
     return Sample(
-        cpu=spent * 1e6 / units if pids else None,
-        waits=observed.waits,
-        events=observed.events / units,
+        cpu=spent * 1e6 / units if pids else None, waits=observed.waits, events=observed.events / units
     )

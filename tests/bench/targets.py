@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.bench import switched, tool_lists
+from tests.bench import eras, mounts, switched, tool_lists
 from tests.bench.files import COPY_HASH, CPU, DOWN, MANY, ONE, SPEED
 from tests.bench.files import MEMORY as PEAK
 from tests.bench.memory import BASE, HELD, IDLE
@@ -72,6 +72,14 @@ def _guarded_list(results: Results) -> list[float]:
     return results.figures.times(tool_lists.PART, tool_lists.WARM, tool_lists.GUARDING, BASELINE)
 
 
+def _bridged(measure: str) -> Read:
+    return lambda results: results.figures.times(eras.PART, measure, eras.BRIDGED, eras.PIPED)
+
+
+def _at_mount(measure: str) -> Read:
+    return lambda results: results.figures.times(mounts.PART, measure, mounts.MOUNT, mounts.OWN)
+
+
 def _beside(kind: str, measure: str, other: str) -> Read:
     return lambda results: results.figures.times(kind, measure, SUBJECT, other)
 
@@ -109,4 +117,8 @@ TARGETS = (
     Target("21", "call and 4 KiB down", "CPU ms", 1.5, 1.1, _small_file(switched.DOWN)),
     Target("22", "1 MiB request", "× Envoy", 2, 1.5, _times("request", ENVOY)),
     Target("23", "call, 2 workers, light load", "× one process", 1.2, 1.1, _switched(switched.WORKERS)),
+    Target("24", "call at a mount of 50 servers", "× own address", 1.15, 1.1, _at_mount(mounts.CALL)),
+    Target("24", "list of 1,000 there", "× one server's", 1.5, 1.2, _at_mount(mounts.LIST)),
+    Target("25", "legacy client at a modern server", "× piped", 2, 1.5, _bridged(eras.LEGACY)),
+    Target("25", "modern client at a legacy server", "× piped", 2, 1.5, _bridged(eras.MODERN)),
 )

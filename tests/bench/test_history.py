@@ -86,10 +86,7 @@ def test_the_commit_of_an_older_regression_stays_named() -> None:
     """A later commit that changes nothing is not blamed for what an earlier one brought."""
     assert found(
         record("a", 3, 3, 3, calls=100), record("b", 4, 4, 4, calls=101), record("c", 4, 4, 4, calls=101)
-    ) == [
-        ("call × nginx", "b"),
-        ("a call", "b"),
-    ]
+    ) == [("call × nginx", "b"), ("a call", "b")]
 
 
 def test_a_regression_that_was_mended_and_came_back_has_its_second_commit() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.bench import memory, switched, tool_lists
+from tests.bench import eras, memory, mounts, switched, tool_lists
 from tests.bench.files import COPY_HASH, CPU, DOWN, KINDS, ONE, SPEED
 from tests.bench.machine import Machine
 from tests.bench.process import tree
@@ -53,7 +53,14 @@ def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
     assert fronts["adapter"]["events_per_stream"] == 20
     assert found["missing"] == {} and found["machine"] == Machine.here().as_json()
     assert set(found["python_calls"]) == set(COSTS)
-    assert set(found["figures"]) == {switched.PART, tool_lists.PART, memory.PART, *KINDS}
+    assert set(found["figures"]) == {
+        switched.PART,
+        tool_lists.PART,
+        mounts.PART,
+        eras.PART,
+        memory.PART,
+        *KINDS,
+    }
     for front in ("adapter", tool_lists.GUARDING, switched.ALL):
         assert any(front in measured for part in found["figures"].values() for measured in part.values())
     for kind in KINDS:

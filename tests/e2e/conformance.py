@@ -105,8 +105,18 @@ async def run(url: str, revision: str, place: Path) -> Checks:
     return checks
 
 
-async def compare(place: Path, replicas: int = 1, workers: int = 1) -> list[Verdict]:
-    """Runs everything on both roads, one after the other, so that no run sees another's changes.
+async def directly(place: Path) -> dict[str, Checks]:
+    """The checks of both revisions at the conformance server itself."""
+    async with Server("tests.e2e.conformance_server", place) as upstream:
+        return {
+            revision: await run(upstream.url, revision, place / "direct" / revision) for revision in REVISIONS
+        }
+
+
+async def compare(
+    place: Path, direct: Mapping[str, Checks], replicas: int = 1, workers: int = 1
+) -> list[Verdict]:
+    """Run everything through the adapter too, in front of a server of its own: no run sees another's changes.
 
     ``replicas`` are processes on one Redis behind nginx, ``workers`` those of one host on SQLite.
     """
@@ -115,14 +125,18 @@ async def compare(place: Path, replicas: int = 1, workers: int = 1) -> list[Verd
         Server("tests.e2e.conformance_server", place) as upstream,
         serving(place, upstream.url, replicas=replicas, workers=workers) as front,
     ):
-        for revision in REVISIONS:
-            direct = await run(upstream.url, revision, place / "direct" / revision)
+        for revision, found in direct.items():
             adapted = await run(front.url, revision, place / "adapter" / revision)
             verdicts += [
-                Verdict(revision, name, direct.get(name, []), adapted.get(name, []))
+                Verdict(revision, name, found.get(name, []), adapted.get(name, []))
                 for name in await scenarios(revision)
             ]
     return verdicts
+
+
+async def compared(place: Path, replicas: int, workers: int) -> list[Verdict]:
+    """Run everything on both roads, one after the other."""
+    return await compare(place, await directly(place), replicas, workers)
 
 
 def table(verdicts: list[Verdict]) -> str:
@@ -156,7 +170,7 @@ def main() -> int:
         print(f"conformance: {missing}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="conformance-") as place:
-        verdicts = asyncio.run(compare(Path(place), given.replicas, given.workers))
+        verdicts = asyncio.run(compared(Path(place), given.replicas, given.workers))
     print(table(verdicts))
     return 1 if not verdicts or any(verdict.problems for verdict in verdicts) else 0
 

@@ -78,30 +78,44 @@ async def with_progress(ctx: Context, _: Params) -> Rounds:
 async def sampling(ctx: Context, params: Params) -> Rounds:
     """Asks the client's model, on the call's own stream."""
     request = rounds.sample(str((params.arguments or {})["prompt"]), 100)
+    if ctx.protocol_version >= rounds.SINCE:
+        answer = (params.input_responses or {}).get("sample")
+        if answer is None:
+            return types.InputRequiredResult(input_requests={"sample": request})
+        return say(f"LLM response: {rounds.sampled(answer)}")
     related = ServerMessageMetadata(related_request_id=ctx.request_id)
     result = await ctx.session.send_request(request, types.CreateMessageResult, metadata=related)
-    answer = result.content.text if isinstance(result.content, types.TextContent) else "no text"
-    return say(f"LLM response: {answer}")
+    return say(f"LLM response: {rounds.sampled(result)}")
 
 
-async def _elicit(ctx: Context, message: str, form: dict[str, Any], opening: str) -> Rounds:
-    result = await ctx.session.elicit_form(message, form, ctx.request_id)
+async def _elicit(ctx: Context, params: Params, message: str, form: dict[str, Any], opening: str) -> Rounds:
+    if ctx.protocol_version >= rounds.SINCE:
+        asked = types.ElicitRequest(
+            params=types.ElicitRequestFormParams(message=message, requested_schema=form)
+        )
+        result = (params.input_responses or {}).get("form")
+        if not isinstance(result, types.ElicitResult):
+            return types.InputRequiredResult(input_requests={"form": asked})
+    else:
+        result = await ctx.session.elicit_form(message, form, ctx.request_id)
     return say(f"{opening}: action={result.action}, content={json.dumps(result.content or {})}")
 
 
 async def elicitation(ctx: Context, params: Params) -> Rounds:
     """Asks the user for a name and an address."""
-    return await _elicit(ctx, str((params.arguments or {})["message"]), catalogue.USER_FORM, "User response")
+    return await _elicit(
+        ctx, params, str((params.arguments or {})["message"]), catalogue.USER_FORM, "User response"
+    )
 
 
-async def elicitation_defaults(ctx: Context, _: Params) -> Rounds:
+async def elicitation_defaults(ctx: Context, params: Params) -> Rounds:
     """A form whose fields have defaults (SEP-1034)."""
-    return await _elicit(ctx, "Please check", catalogue.DEFAULTS_FORM, "Elicitation completed")
+    return await _elicit(ctx, params, "Please check", catalogue.DEFAULTS_FORM, "Elicitation completed")
 
 
-async def elicitation_enums(ctx: Context, _: Params) -> Rounds:
+async def elicitation_enums(ctx: Context, params: Params) -> Rounds:
     """A form with every kind of enum (SEP-1330)."""
-    return await _elicit(ctx, "Please choose", catalogue.ENUMS_FORM, "Elicitation completed")
+    return await _elicit(ctx, params, "Please choose", catalogue.ENUMS_FORM, "Elicitation completed")
 
 
 async def reconnection(ctx: Context, _: Params) -> Rounds:
@@ -147,11 +161,9 @@ _MIXED = (
 CALLS: dict[str, Call] = {
     "test_simple_text": _fixed(_text("This is a simple text response for testing.")),
     "test_image_content": _fixed(_IMAGE),
-    "test_audio_content": _fixed(
-        types.AudioContent(type="audio", data=catalogue.WAV, mime_type="audio/wav"),
-    ),
+    "test_audio_content": _fixed(types.AudioContent(type="audio", data=catalogue.WAV, mime_type="audio/wav")),
     "test_embedded_resource": _fixed(
-        _embedded("test://embedded-resource", "text/plain", "This is an embedded resource content."),
+        _embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")
     ),
     "test_multiple_content_types": _fixed(*_MIXED),
     "test_error_handling": _fixed(

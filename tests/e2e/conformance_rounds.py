@@ -20,6 +20,9 @@ Context = ServerRequestContext[Any, Any]
 Rounds = types.CallToolResult | types.InputRequiredResult
 Params = types.CallToolRequestParams
 
+SINCE = "2026-07-28"
+"""The version from which on a server asks by its results."""
+
 _KEY = secrets.token_bytes(32)
 
 
@@ -65,7 +68,8 @@ def _content(response: Any) -> dict[str, Any]:
     return (response.content or {}) if isinstance(response, types.ElicitResult) else {}
 
 
-def _sampled(response: Any) -> str:
+def sampled(response: Any) -> str:
+    """The text that a client's model said."""
     content = response.content if isinstance(response, types.CreateMessageResult) else None
     return content.text if isinstance(content, types.TextContent) else ""
 
@@ -86,7 +90,7 @@ async def sampling(_: Context, params: Params) -> Rounds:
     if answer is None:
         question = sample("What is the capital of France?", 100)
         return types.InputRequiredResult(input_requests={"capital_question": question})
-    return say(f"The model says: {_sampled(answer)}")
+    return say(f"The model says: {sampled(answer)}")
 
 
 async def list_roots(_: Context, params: Params) -> Rounds:
@@ -117,7 +121,7 @@ async def multiple_inputs(_: Context, params: Params) -> Rounds:
     answers = params.input_responses or {}
     if requests.keys() - answers.keys():
         return types.InputRequiredResult(input_requests=requests, request_state=sign("asked for three"))
-    return say(f"{_sampled(answers['greeting'])} {_content(answers['user_name']).get('name')}")
+    return say(f"{sampled(answers['greeting'])} {_content(answers['user_name']).get('name')}")
 
 
 async def multi_round(_: Context, params: Params) -> Rounds:

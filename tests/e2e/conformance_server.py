@@ -122,7 +122,7 @@ async def get_prompt(
     except KeyError as missing:
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt or argument: {missing}") from missing
     return types.GetPromptResult(
-        messages=[types.PromptMessage(role="user", content=block) for block in blocks],
+        messages=[types.PromptMessage(role="user", content=block) for block in blocks]
     )
 
 
@@ -151,9 +151,7 @@ def _prompt_blocks(name: str, arguments: dict[str, str]) -> list[types.ContentBl
 async def complete(_: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
     """Three cities, as far as they begin with what was typed."""
     values = [city for city in ("paris", "park", "party") if city.startswith(params.argument.value)]
-    return types.CompleteResult(
-        completion=types.Completion(values=values, total=len(values), has_more=False),
-    )
+    return types.CompleteResult(completion=types.Completion(values=values, total=len(values), has_more=False))
 
 
 async def set_level(_: ServerRequestContext, __: types.SetLevelRequestParams) -> types.EmptyResult:

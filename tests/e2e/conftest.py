@@ -25,6 +25,12 @@ def server_packages() -> Path:
 
 
 @pytest.fixture(scope="session")
+def bundle_packages() -> Path:
+    """The npm package that checks bundles of Claude Desktop."""
+    return provision.bundle_packages()
+
+
+@pytest.fixture(scope="session")
 def servers_python() -> Path:
     """A Python with servers over stdio."""
     return provision.venv("servers")

@@ -164,12 +164,7 @@ def _servers(demo: str) -> list[dict[str, Any]]:
     hosted = {"transport": "hosted"}
     return [
         {"id": "demo", "mount_path": "/mcp/demo", "upstream": upstream, "adapters": [takes, makes]},
-        {
-            "id": "shop",
-            "mount_path": "/mcp/shop",
-            "upstream": hosted,
-            "tools": {"directory": str(TOOLS)},
-        },
+        {"id": "shop", "mount_path": "/mcp/shop", "upstream": hosted, "tools": {"directory": str(TOOLS)}},
     ]
 
 

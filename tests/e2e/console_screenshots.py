@@ -35,10 +35,7 @@ async def shoot() -> int:
         if status := await drawing.wait():
             return status
     with TemporaryDirectory() as place:
-        async with (
-            filing(Path(place)) as desk,
-            theatre(node(), chromium(), Path(place), PAGES) as phone,
-        ):
+        async with filing(Path(place)) as desk, theatre(node(), chromium(), Path(place), PAGES) as phone:
             _, scope = await desk.session()
             link = f"http://127.0.0.1:{desk.port}{desk.upload_path(scope)}"
             await phone.play("phone", link, words=[str(IMAGES)])

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from adapter.rules.clients.client_file import entry_text
-from adapter.rules.clients.mcp_clients import CLIENTS, USUAL_VARIABLE, ServerAddress, placeholder
+from adapter.rules.clients.mcp_clients import CLIENTS, USUAL_VARIABLE, ServerAddress, link_to, placeholder
 from tests.e2e.console_results import PICTURE, PICTURE_URI
 from tests.e2e.console_tools import TOOLS, Json
 
@@ -80,6 +80,7 @@ def connection(server: str, url: str) -> Json:
             "text": entry_text(client.format, client.keys, server, client.entry(address)),
             "note": client.note,
             "command": f"mcp-adapter install {name} --url {url} --name {server}",
+            "link": link_to(name, address),
             "placeholder": None if client.expands else placeholder(USUAL_VARIABLE),
         }
         for name, client in CLIENTS.items()

@@ -9,14 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from tests.e2e.filing import (
-    Host,
-    Json,
-    content_of,
-    curl,
-    said,
-    sha256,
-)
+from tests.e2e.filing import Host, Json, content_of, curl, said, sha256
 from tests.e2e.web_pages import any_of, served
 
 FORM = """<!doctype html><meta charset=utf-8><title>Form</title><h1>Form</h1>

@@ -123,10 +123,7 @@ class ScriptedHost:
 
 @asynccontextmanager
 async def python_host(
-    url: str,
-    mode: str = "legacy",
-    headers: Mapping[str, str] | None = None,
-    auth: httpx2.Auth | None = None,
+    url: str, mode: str = "legacy", headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None
 ) -> AsyncIterator[PythonHost]:
     """The Python SDK, connected to ``url`` in ``mode``: legacy, auto or the date of a modern revision."""
     # Node closes a connection that was idle for five seconds, which is when httpx would use it for the last time.

@@ -125,11 +125,7 @@ class Site:
 async def hostile_site() -> AsyncIterator[Site]:
     """The site on 127.0.0.1: ``/`` is the page, ``/upstream`` the server."""
     site = Site()
-    routes = (
-        web.get("/", site.page),
-        web.get("/told", site.hear),
-        any_of("/upstream", site.answer),
-    )
+    routes = (web.get("/", site.page), web.get("/told", site.hear), any_of("/upstream", site.answer))
     async with served(*routes) as site.url:
         yield site
 

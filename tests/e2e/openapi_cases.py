@@ -143,7 +143,9 @@ class Aim:
 
     def at(self, case: Any, operation: str) -> None:
         """Change the case. Values that its schema forbids may stay among those that are not touched."""
-        if self.chance.random() < 0.1:
+        # The console's own addresses begin so, and no server can have this id.
+        of_console = (case.path_parameters or {}).get("server") == "-"
+        if self.chance.random() < 0.1 and not of_console:
             return
         server = self._server(case)
         if "name" in (case.path_parameters or {}):

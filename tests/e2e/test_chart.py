@@ -569,3 +569,7 @@ def test_the_notes_say_where_and_warn() -> None:
     assert "the Secret mcp-adapter-env may be missing" in quiet
     assert "Caution" not in quiet
     assert "each pod has its own documents" in notes("distributed-platform")
+    servers = "config.servers=[{id: docs, upstream: {transport: stdio, command: npx}}]"
+    assert "The image must have npx, which starts docs: it is in the target full" in notes(
+        "quickstart", sets=[servers]
+    )

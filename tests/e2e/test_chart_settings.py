@@ -72,10 +72,7 @@ def on_a_volume(release: Rendered, path: Path) -> bool:
             ["persistence.subPath=''", "persistence.stateSubPath=''"],
             {"/data": None, "/var/lib/mcp-adapter": None},
         ),
-        (
-            ["config.state_persistence={type: redis, redis: {host: redis}}"],
-            {"/data": "files"},
-        ),
+        (["config.state_persistence={type: redis, redis: {host: redis}}"], {"/data": "files"}),
     ],
 )
 def test_volumes_follow_the_settings(sets: list[str], folders: dict[str, str | None], tmp_path: Path) -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.client.speaking import browser, run
+from tests.commands.client.speaking import run
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import ADAPTERS
 from tests.e2e.oauth.authorization_server import authorization_server
-from tests.e2e.oauth.front import protected_adapter
+from tests.e2e.oauth.front import browser_of, protected_adapter
 from tests.e2e.processes import Server, adapter, listens, start
-from tests.e2e.provision import ROOT
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -110,8 +109,7 @@ async def test_a_server_of_other_people(node: Path, server_packages: Path, tmp_p
 
 async def test_a_person_signs_in_at_a_mount(oauth_programs: None, tmp_path: Path) -> None:
     """At a certified authorization server, once for two commands; the second renews nothing and asks nobody."""
-    code = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.e2e.clients.browser import Browser\n"
-    opens = browser(tmp_path, code + "open('opened', 'a').write('x')\nBrowser('ada').visit(url)\n")
+    opens = browser_of(tmp_path, "ada")
     async with (
         authorization_server(tmp_path) as issuer,
         Server(FILES, tmp_path) as upstream,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.e2e.processes import Adapter, Server, adapter
-from tests.e2e.provision import packages
 from tests.e2e.talk import PATIENCE, Command, Talk, opened
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timed]
@@ -84,10 +81,7 @@ async def test_every_client_reads_which_limit_it_hit(command: Command, tmp_path:
 async def test_every_client_is_refused_with_a_wrong_token(command: Command, tmp_path: Path) -> None:
     """A wrong token ends in a failure that says so, with the right one the same client connects."""
     auth = {"auth": {"enabled": True, "token": "right-token-of-the-test"}}
-    async with (
-        Server(UPSTREAM, tmp_path) as upstream,
-        adapter(tmp_path, upstream.url, core=auth) as front,
-    ):
+    async with Server(UPSTREAM, tmp_path) as upstream, adapter(tmp_path, upstream.url, core=auth) as front:
         for name in CLIENTS:
             for token, welcome in (("wrong-token", False), ("right-token-of-the-test", True)):
                 headers = {"Authorization": f"Bearer {token}"}
@@ -136,19 +130,6 @@ async def test_sessions_go_on_after_the_adapter_was_killed(command: Command, tmp
             assert (await client.echo("again"))["text"] == "you said again", client.name
 
 
-async def test_the_inspector_calls_and_reads_why_it_cannot(node: Path, tmp_path: Path) -> None:
-    """The inspector's command line lists and calls; with the upstream away it ends in time with the sentence."""
-    async with Server(UPSTREAM, tmp_path) as upstream, adapter(tmp_path, upstream.url) as front:
-        call = ("tools/call", "--tool-name", "echo", "--tool-arg", "text=hi")
-        listed = await _inspect(node, front.url, "tools/list")
-        assert [tool["name"] for tool in json.loads(listed)["tools"]] == ["echo", "wait"]
-        assert "you said hi" in await _inspect(node, front.url, *call)
-        await upstream.kill()
-        assert REFUSED in await _inspect(node, front.url, *call)
-        await upstream.start()
-        assert "you said hi" in await _inspect(node, front.url, *call)
-
-
 async def _settled(client: Talk) -> None:
     """Connected, and called once: the SDK 2.x closes its connection for good, with or without the adapter,
     when the server dies while its ``notifications/initialized`` is still on the way."""
@@ -160,20 +141,3 @@ async def _forget_everything(front: Adapter) -> None:
     await front.kill()
     shutil.rmtree(front.settings["storage"]["root"])
     await front.start()
-
-
-async def _inspect(node: Path, url: str, method: str, *more: str) -> str:
-    script = (
-        packages() / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
-    )
-    argv = ["--cli", url, "--transport", "http", "--method", method, *more]
-    process = await asyncio.create_subprocess_exec(
-        node,
-        script,
-        *argv,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    async with asyncio.timeout(PATIENCE):
-        printed, _ = await process.communicate()
-    return printed.decode()

@@ -166,6 +166,8 @@ async def test_clients_are_connected_with_the_entries_of_the_command(stage: Stag
     assert seen["addresses"] == ["Address of mount all", "Address of server studio"]
     assert seen["address"] == expected["url"]
     assert seen["entries"] == {each["title"]: each["text"] for each in expected["clients"]}
+    links = {f"Add to {each['title']}": each["link"] for each in expected["clients"] if each["link"]}
+    assert seen["links"] == links and len(links) == 2
     assert "REPLACE-WITH-MCP_ADAPTER_TOKEN" in seen["notice"]
     assert seen["copied"] == seen["entries"]["Claude Desktop"] and calm(seen)
 

@@ -102,6 +102,12 @@ def test_the_sdk_lists_the_tools(demo: Demo) -> None:
     assert len(set(tools)) == len(tools)
 
 
+def test_one_line_calls_a_tool(demo: Demo) -> None:
+    """Before all that needs more: with nothing but what is installed."""
+    (line,) = [line for line in demo.welcome.splitlines() if " call " in line]
+    assert '"customer": "C-001"' in pasted(line)
+
+
 def test_the_one_address_comes_first(demo: Demo) -> None:
     """The first address that is printed is the one of all servers, and so is that of the client's entry."""
     first, *_ = re.findall(r"http://[^\s\"]+", demo.welcome)

@@ -51,7 +51,7 @@ def test_getting_started(beginner: Beginner, servers_python: Path) -> None:
     subprocess.run(["git", "init", "-q", beginner.folder], check=True)
     version = lines(on("getting-started.md", "sh", "--version"))[-1]
     assert beginner.types(version).startswith("mcp-adapter ")
-    (wrap,) = lines(on("getting-started.md", "sh", "wrap"))
+    (wrap,) = lines(on("getting-started.md", "sh", "wrap --save"))
     with beginner.runs(wrap, ready="Stop with Ctrl-C") as printed:
         assert f"http://127.0.0.1:{beginner.port}/mcp/git" in printed
     check, serve = lines(on("getting-started.md", "sh", "check"))
@@ -66,7 +66,7 @@ def test_getting_started(beginner: Beginner, servers_python: Path) -> None:
 
 def test_the_demo_is_what_the_pages_use(beginner: Beginner, node: Path) -> None:
     """Beside the demo: the console opens, programs in Python and TypeScript and the Inspector find its tools, and a
-    file goes in from a program, from curl and from a shell."""
+    file goes in and comes back from a program, from curl and from a shell."""
     (demo,) = lines(on("getting-started.md", "sh", "adapter demo"))
     (beginner.folder / "hamlet.txt").write_text("To be, or not to be")
     with beginner.runs(f"{demo} --port {beginner.port}", ready="serving") as printed:
@@ -86,6 +86,7 @@ def test_the_demo_is_what_the_pages_use(beginner: Beginner, node: Path) -> None:
         inspector = inspector.replace("@latest", "").replace("/browser", "/demo")
         assert "count_words" in beginner.types(inspector, PATH=path)
         uploads(beginner)
+        calls(beginner)
         doctor_looks(beginner)
 
 
@@ -104,8 +105,21 @@ def uploads(beginner: Beginner) -> None:
     (curl,) = lines(on("files.md", "sh", "sha256sum"))
     answer = json.loads(beginner.types(curl, upload_url=str(link["upload_url"])))
     assert answer["upload_handle"].startswith("upload://sessions/")
-    upload, _ = lines(on("files.md", "sh", "handle="))
+    upload, download = lines(on("files.md", "sh", "handle="))
     assert "upload://sessions/" in beginner.types(f'{upload}; echo "$handle"')
+    url = download.rpartition(" ")[2]
+    drawn = json.loads(beginner.types(f"mcp-adapter call {url} draw_chart filename=chart.png --json"))
+    download = download.replace("artifact://sessions/…/chart.png", drawn["_meta"]["artifact"]["artifact_uri"])
+    assert beginner.types(download) == "chart.png\n"
+
+
+def calls(beginner: Beginner) -> None:
+    """docs/command-line.md: tools are listed, and called with a file that goes up and one that comes back."""
+    (beginner.folder / "letter.txt").write_text("Dear reader")
+    commands = lines(on("command-line.md", "sh", "path=@letter.txt"))
+    listed, one, counted, _ = [beginner.types(each) for each in commands]
+    assert "count_words path=@file" in listed and "filename=string" in one and counted == "2\n"
+    assert (beginner.folder / "charts" / "chart.png").exists()
 
 
 def doctor_looks(beginner: Beginner) -> None:

@@ -30,11 +30,7 @@ Json = dict[str, Any]
 STATES = Path(__file__).with_name("earlier_states")
 VERSIONS = sorted(path.parent.name for path in STATES.glob("*/known.json"))
 BLOCK: Json = {"mode": "block", "block_error_session_action": "invalidate"}
-PINNINGS = {
-    "block": BLOCK,
-    "warn": {"mode": "warn"},
-    "server": {**BLOCK, "baseline": "server"},
-}
+PINNINGS = {"block": BLOCK, "warn": {"mode": "warn"}, "server": {**BLOCK, "baseline": "server"}}
 
 
 @dataclass

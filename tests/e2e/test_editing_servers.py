@@ -20,7 +20,6 @@ pytestmark = pytest.mark.e2e
 
 Transport = Literal["stdio", "http"]
 HELPER = "upstream_get_upload_url"
-TRANSPORTS = pytest.mark.parametrize("transport", ["stdio", "http"])
 
 
 @dataclass
@@ -90,15 +89,14 @@ async def unchanged(host: Host, *made: Mapping[str, Any]) -> None:
     assert len({each["sha256"] for each in made}) == len(made)
 
 
-@TRANSPORTS
-async def test_a_word_document_is_edited_twice(tmp_path: Path, word: Program, transport: Transport) -> None:
+async def test_a_word_document_is_edited_twice(tmp_path: Path, word: Program) -> None:
     """The document that one tool created, and what two calls of another make of it, are three artifacts of one name."""
     adapters = [
         {"type": "artifact_producer", "tools": ["create_document"], "output_path_argument": "filename"},
         taking("filename", "add_heading", "add_paragraph", edits=True),
         taking("filename", "get_document_text", edits=False),
     ]
-    async with serving(tmp_path, word, transport, adapters) as host:
+    async with serving(tmp_path, word, "stdio", adapters) as host:
         first = artifact(await host.call("create_document", filename="report.docx", title="Report"))
         second = artifact(await host.call("add_heading", filename=first["artifact_uri"], text="One"))
         third = artifact(await host.call("add_paragraph", filename=second["artifact_uri"], text="Two"))
@@ -116,24 +114,20 @@ async def test_a_word_document_is_edited_twice(tmp_path: Path, word: Program, tr
         assert "Three" in text and "One" not in text
 
 
-@TRANSPORTS
-async def test_an_edit_without_the_setting_harms_no_document(
-    tmp_path: Path, word: Program, transport: Transport
-) -> None:
+async def test_an_edit_without_the_setting_harms_no_document(tmp_path: Path, word: Program) -> None:
     """Whoever has only declared that the tool takes files loses none."""
     adapters = [
         {"type": "artifact_producer", "tools": ["create_document"], "output_path_argument": "filename"},
         taking("filename", "add_heading"),
     ]
-    async with serving(tmp_path, word, transport, adapters) as host:
+    async with serving(tmp_path, word, "http", adapters) as host:
         made = artifact(await host.call("create_document", filename="report.docx"))
         for text in ("One", "Two"):
             assert "added" in said(await host.call("add_heading", filename=made["artifact_uri"], text=text))
         await unchanged(host, made)
 
 
-@TRANSPORTS
-async def test_a_workbook_is_edited_twice(tmp_path: Path, office_python: Path, transport: Transport) -> None:
+async def test_a_workbook_is_edited_twice(tmp_path: Path, office_python: Path) -> None:
     """A workbook that a client has uploaded, on a disk that both share."""
     adapters = [
         {"type": "artifact_producer", "tools": ["create_workbook"], "output_path_argument": "path"},
@@ -141,7 +135,7 @@ async def test_a_workbook_is_edited_twice(tmp_path: Path, office_python: Path, t
         taking("path", "read_range", edits=False),
     ]
     excel = excel_in(office_python, tmp_path / "data")
-    async with serving(tmp_path, excel, transport, adapters) as host:
+    async with serving(tmp_path, excel, "http", adapters) as host:
         made = artifact(await host.call("create_workbook", path="book.xlsx"))
         (tmp_path / "book.xlsx").write_bytes(content_of(await host.read(made["artifact_uri"])))
         (upload,) = await uploaded(host, tmp_path / "book.xlsx", helper=HELPER)
@@ -158,21 +152,14 @@ async def test_a_workbook_is_edited_twice(tmp_path: Path, office_python: Path, t
         ]
 
 
-@TRANSPORTS
-async def test_a_workbook_is_edited_twice_without_a_shared_disk(
-    tmp_path: Path, office_python: Path, transport: Transport
-) -> None:
+async def test_a_workbook_is_edited_twice_without_a_shared_disk(tmp_path: Path, office_python: Path) -> None:
     """The server gets the content as base64 and gives it back inside a result; it edits a file of its own."""
     adapters = [
         taking("content_base64", "import_workbook", delivery="base64"),
-        {
-            "type": "artifact_producer",
-            "tools": ["export_workbook"],
-            "output_locator": {"mode": "embedded"},
-        },
+        {"type": "artifact_producer", "tools": ["export_workbook"], "output_locator": {"mode": "embedded"}},
     ]
     excel = excel_in(office_python, tmp_path / "elsewhere")
-    async with serving(tmp_path, excel, transport, adapters) as host:
+    async with serving(tmp_path, excel, "stdio", adapters) as host:
         await host.call("create_workbook", path="book.xlsx")
         made = [artifact(await host.call("export_workbook", path="book.xlsx"))]
         for text in ("one", "two"):

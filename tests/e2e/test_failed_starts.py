@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from adapter.extras import install_line
 from tests.e2e.processes import Running, listens, start
 from tests.e2e.replicas import redis_argv
 from tests.ports import free_port
@@ -120,7 +121,7 @@ async def test_a_process_says_what_is_missing_until_it_is_there(tmp_path: Path) 
 
         one.write(telemetry={"enabled": True, "endpoint": "http://127.0.0.1:9"})
         one.try_again()
-        await one.refused_for("telemetry.enabled", "pip install 'mcp-file-adapter[telemetry]'")
+        await one.refused_for("telemetry.enabled", install_line("telemetry"))
 
         (tmp_path / "data").mkdir(exist_ok=True)
         os.chown(tmp_path / "data", 65534 if os.geteuid() == 0 else -1, -1)
@@ -132,7 +133,7 @@ async def test_a_process_says_what_is_missing_until_it_is_there(tmp_path: Path) 
         (tmp_path / "data").chmod(0o777)
         port = free_port()
         argv = redis_argv(port, tmp_path)
-        redis = {"url": f"redis://127.0.0.1:{port}/0", "timeout_seconds": 0.5}
+        redis = {"url": f"redis://127.0.0.1:{port}/0"}
         one.write(state_persistence={"type": "redis", "redis": redis})
         one.try_again()
         await one.refused_for("state_persistence", "Redis")
@@ -150,7 +151,7 @@ async def test_workers_tell_their_supervisor_why_they_cannot_serve(tmp_path: Pat
     """With workers the same is in /healthz, for what the supervisor finds and for what only a worker does."""
     missing = {"enabled": True, "endpoint": "http://127.0.0.1:9"}
     async with retrying(tmp_path, core={"workers": 2}, telemetry=missing) as one:
-        await one.refused_for("telemetry.enabled", "pip install 'mcp-file-adapter[telemetry]'")
+        await one.refused_for("telemetry.enabled", install_line("telemetry"))
         assert "Traceback" not in one.running.log.read_text()
         shutil.rmtree(tmp_path / "data", ignore_errors=True)
         (tmp_path / "data").touch()

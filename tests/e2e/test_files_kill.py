@@ -26,7 +26,7 @@ from tests.e2e.processes import Adapter, Server, adapter
 
 pytestmark = pytest.mark.e2e
 
-KILLS = 16
+KILLS = 8
 
 ROOM, QUOTA = 18 * MIB, 12 * MIB
 """Bytes for everybody, and for each session."""

@@ -16,14 +16,11 @@ pytestmark = pytest.mark.e2e
 PARTS = (
     "edge/api/test_embedding.py",
     "edge/files/test_multipart.py",
-    "edge/files/test_uploads.py",
     "oauth/test_issuer.py",
     "pipeline/test_jwt.py",
     "pipeline/test_schema_checks.py",
     "rules/schema/test_checker.py",
-    "rules/schema/test_checker_patterns.py",
     "settings/file/test_load.py",
-    "settings/file/test_load_scenarios.py",
     "state/redis/test_store_failures.py",
     "telemetry/test_exporting.py",
     "telemetry/test_metric_registry.py",
@@ -35,7 +32,7 @@ PARTS = (
 def test_the_adapter_works_with_the_lowest_versions() -> None:
     """Each is a version that exists, all can be installed together, and nothing newer is used unsaid."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [str(floors()), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not timed"]
+    command = [str(floors()), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not deep"]
     done = subprocess.run(
         [*command, *(str(Path("tests") / part) for part in PARTS)],
         cwd=ROOT,

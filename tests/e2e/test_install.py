@@ -198,3 +198,49 @@ def test_what_is_no_client_s_file_is_not_read(tmp_path: Path) -> None:
     for name, why in (("pipe", "no regular file"), ("large", "more than 67108864 bytes")):
         refused = install(tmp_path, "claude-code", "--file", name, "--url", URL, "--yes")
         assert refused.returncode == 1 and why in refused.stderr
+
+
+def test_a_client_is_told_to_start_connect(tmp_path: Path) -> None:
+    """By the whole path of the program, as the client has another working folder, with whole paths of folders."""
+    (tmp_path / "Shared").mkdir()
+    flags = ("--stdio", "--folder", "Shared", "--folder", "/usr", "--deny", "*.key", "--save-to", "saved")
+    ran = install(tmp_path, "claude-desktop", "--url", URL, *flags, "--yes")
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
+    entry = json.loads((tmp_path / ".config/Claude/claude_desktop_config.json").read_text())["mcpServers"][
+        "demo"
+    ]
+    assert Path(entry["command"]).is_absolute()
+    at = entry["args"].index("connect")
+    assert entry["args"][at:] == [
+        *("connect", URL, "--folder", str(tmp_path / "Shared"), "--folder", "/usr"),
+        *("--deny", "*.key", "--save-to", str(tmp_path / "saved")),
+    ]
+
+
+def test_a_client_that_opens_no_url_starts_connect(tmp_path: Path) -> None:
+    """Unasked, as it needs no other program, and with the token where it looks for one."""
+    ran = install(
+        tmp_path, "claude-desktop", "--url", URL, "--token-variable", "T", "--save-to", "saved", "--yes"
+    )
+    assert ran.returncode == 0, ran.stderr
+    file = tmp_path / ".config/Claude/claude_desktop_config.json"
+    entry = json.loads(file.read_text())["mcpServers"]["demo"]
+    assert entry["args"][-4:] == ["connect", URL, "--save-to", str(tmp_path / "saved")]
+    assert (
+        entry["env"] == {"MCP_ADAPTER_TOKEN": "REPLACE-WITH-T"} and "REPLACE-WITH-T in the file" in ran.stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--url", URL, "--folder", "/usr"), "--folder and --save-to belong to --stdio"),
+        (("--url", URL, "--stdio", "--folder", "x"), "--folder x is no folder"),
+        (("--url", URL, "--stdio", "--deny", "*.key"), "--deny belongs to --folder"),
+        (("--url", "mcp.example.com/mcp/demo"), "begins with https:// or http://"),
+    ],
+)
+def test_what_would_not_start_is_not_written(flags: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    """The client would only say that the server failed, somewhere in its log."""
+    ran = install(tmp_path, "cursor", *flags, "--yes")
+    assert ran.returncode == 1 and says in ran.stderr and not (tmp_path / ".cursor").exists()

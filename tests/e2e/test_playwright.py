@@ -103,10 +103,7 @@ async def test_a_click_shows_in_the_next_snapshot(
     shape: dict[str, int], replicas_programs: None, playwright: str, page: str, tmp_path: Path
 ) -> None:
     """Navigate, click, snapshot: each call of a session meets the browser the one before left."""
-    async with (
-        serving(tmp_path, playwright, **shape) as front,
-        visitor(front.url, tmp_path) as client,
-    ):
+    async with serving(tmp_path, playwright, **shape) as front, visitor(front.url, tmp_path) as client:
         assert page in await browse(client, "browser_navigate", url=page)
         assert "clicked 0 times" in await browse(client, "browser_snapshot")
         await browse(client, "browser_click", element="the button", target="button")

@@ -62,6 +62,19 @@ def test_the_settings_are_fine(reader: Beginner) -> None:
     assert "config.yaml is fine: 1 server." in reader.types(check)
 
 
+def test_a_browser_is_wrapped_saved_and_served(node: Path, chromium: Path, tmp_path: Path) -> None:
+    """The three commands of *Use it*: each finds what the one before has written."""
+    reader = newcomer_with_npx(tmp_path, node, chromium)
+    wrap, install, serve = commands("mcp-adapter ")[:3]
+    with reader.runs(wrap, ready="Stop with Ctrl-C") as printed:
+        assert f"http://127.0.0.1:{reader.port}/mcp/browser" in printed
+        assert "browser_file_upload may change the file in paths" in printed
+        reader.types(install)
+    assert f":{reader.port}/mcp/browser" in (reader.folder / ".mcp.json").read_text()
+    with reader.runs(serve, ready="serving") as printed:
+        assert '"/mcp/browser"' in printed
+
+
 async def test_files_go_through_the_browser_as_pasted(reader: Beginner, mount: str, form: str) -> None:
     """A file goes into a page by its handle, and a screenshot comes back as an artifact."""
     assert "`mcp-adapter upload FILE --url URL`" in README.read_text()

@@ -15,7 +15,7 @@ from tests.e2e.processes import Adapter, Server, start
 
 pytestmark = pytest.mark.e2e
 
-CASES = int(os.environ.get("ADAPTER_TEST_CASES", "200"))
+CASES = int(os.environ.get("ADAPTER_TEST_CASES", "60"))
 """Cases of each operation and each of the two adapters, so that an operation gets twice as many."""
 
 PATIENCE = 300.0

@@ -16,6 +16,7 @@ from tests.e2e.filing import said
 from tests.e2e.json_session import JsonSession
 from tests.e2e.over_stdio import PATIENCE, Command, serving, settings
 from tests.e2e.processes import Adapter
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -72,9 +73,7 @@ async def test_a_session_goes_on_after_a_crash(
         lost, other = await opened(http, front, 2)
         before, kept = await stamp(lost, "one"), await stamp(other, "other")
         os.kill(int(before.split()[0]), signal.SIGKILL)
-        async with asyncio.timeout(PATIENCE):
-            while "process ended" not in (tmp_path / "adapter.log").read_text():
-                await asyncio.sleep(0.01)
+        await until(lambda: "process ended" in (tmp_path / "adapter.log").read_text(), PATIENCE)
         after = await stamp(lost, "two")
         assert after.split()[1] == "two" and after.split()[0] != before.split()[0]
         assert await stamp(other, "other") == kept

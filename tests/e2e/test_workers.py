@@ -29,6 +29,7 @@ from tests.e2e.supervised import PATIENCE, Load, Scripted, Supervised, supervise
 from tests.e2e.test_files_kill import Session
 from tests.edge.raw import RawClient, RawUpstream, error_of, modern_body, modern_fields, read_body, result
 from tests.ports import free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -352,9 +353,7 @@ async def test_a_watched_file_replaces_workers_without_a_loss(tmp_path: Path) ->
         async with await start(argv, tmp_path / "adapter.log") as watcher:
 
             async def logged(event: str, times: int = 1) -> None:
-                async with asyncio.timeout(PATIENCE):
-                    while watcher.log.read_text().count(f'"{event}"') < times:
-                        await asyncio.sleep(0.02)
+                await until(lambda: watcher.log.read_text().count(f'"{event}"') >= times, PATIENCE)
 
             await logged("serving", 2)
             async with load.running():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -213,6 +214,25 @@ async def test_a_url_is_wrapped_too(tmp_path: Path) -> None:
             assert "draw" in await host.tools()
 
 
+async def test_several_servers_are_at_one_address(tmp_path: Path) -> None:
+    """Programs and a URL, each under its name; one that does not start is named and takes no other along."""
+    line = shlex.join(["env", f"PYTHONPATH={ROOT}", *FILES])
+    async with running(tmp_path, "--port", "0", "--name", "first", *HERE, "--", *FILES) as first:
+        flags = ["--port", "0", "--save", "config.yaml"]
+        async with running(tmp_path, *flags, "--", line, "--", first.url, "--", "false") as wrapped:
+            assert wrapped.url.endswith("/mcp/all")
+            assert "env (" in wrapped.text and "127-0-0-1 (" in wrapped.text
+            assert "false does not start" in wrapped.text
+            async with python_host(wrapped.url) as host:
+                async with asyncio.timeout(PATIENCE):
+                    # A list does not wait for slow programs.
+                    while not {"env_draw", "127-0-0-1_draw"} <= set(await host.tools()):
+                        await asyncio.sleep(0.1)
+                assert said(await host.call("127-0-0-1_digest_inline", data="aGk="))
+            await wrapped.ended(signal.SIGINT)
+    assert "mounts:" in (tmp_path / "config.yaml").read_text()
+
+
 async def test_a_browser_takes_a_screenshot(node: Path, chromium: Path, tmp_path: Path) -> None:
     """Playwright writes it below the working directory, where the adapter's files are."""
     script = packages() / "@playwright" / "mcp" / "cli.js"
@@ -231,9 +251,10 @@ async def test_a_browser_takes_a_screenshot(node: Path, chromium: Path, tmp_path
         (["--", "sh", "-c", "echo first >&2; echo last >&2; exit 3"], "exit code 3.\n  first\n  last\n"),
         (["no-such-program-here"], "'no-such-program-here' was not found on PATH"),
         (
-            ["no-such-program-here -y x"],
-            """: write 'no-such-program-here' and its words without quotes: ["-y", "x"].""",
+            ["no-such-program-here -y", "x"],
+            """: write 'no-such-program-here' and its words without quotes: ["-y"].""",
         ),
+        (["mcp.example.com/mcp"], " A URL begins with https://."),
         (["http://127.0.0.1:9/mcp"], "http://127.0.0.1:9/mcp cannot be used: "),
     ],
 )

@@ -13,7 +13,7 @@ from tests.faults.topology import Shape
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timed]
 
-FAULTS = {Shape(): 200, Shape(replicas=3): 200, Shape(workers=3): 60}
+FAULTS = {Shape(): 80, Shape(replicas=3): 80, Shape(workers=3): 30}
 """Workers have fewer: their host takes longer to start, and little of a fault is seen by anybody but the host."""
 
 

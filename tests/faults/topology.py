@@ -121,12 +121,7 @@ def settings(deployment: Deployment, port: int, upstream: int, state: Json) -> J
         "artifacts": {"ttl_seconds": TTL},
         "servers": [
             {"id": "upstream", "mount_path": MOUNT, **server},
-            {
-                "id": "pinned",
-                "mount_path": PINNED,
-                **server,
-                "tool_definition_pinning": {"mode": "block"},
-            },
+            {"id": "pinned", "mount_path": PINNED, **server, "tool_definition_pinning": {"mode": "block"}},
         ],
     }
 

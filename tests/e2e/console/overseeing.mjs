@@ -71,8 +71,10 @@ export const overseeing = {
     const address = await page.getByLabel('Address of server studio').innerText();
     const own = page.locator('.connect > section').last();
     const entries = {};
+    const links = {};
     for (const tab of await own.getByRole('tab').all()) {
       await tab.click();
+      for (const link of await own.getByRole('link').all()) links[await link.innerText()] = await link.getAttribute('href');
       entries[await tab.innerText()] = await own.getByLabel(/^Entry for/).innerText();
     }
     await own.getByRole('tab', { name: 'Claude Desktop' }).click();
@@ -80,7 +82,7 @@ export const overseeing = {
     await own.getByRole('tabpanel').getByRole('button', { name: 'Copy' }).first().click();
     await page.getByRole('button', { name: 'Copied!' }).waitFor();
     const copied = await page.evaluate(() => navigator.clipboard.readText());
-    return { first, addresses, address, entries, notice, copied, ...reported };
+    return { first, addresses, address, entries, links, notice, copied, ...reported };
   },
 
   /** A call of one's own again, with its arguments as long as they are kept; the form and its result on a wide screen. */

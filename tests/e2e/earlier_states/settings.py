@@ -71,11 +71,7 @@ def settings(place: Path, upstream: str, pinning: Mapping[str, Any], **more: Any
                 "upstream": {"url": upstream},
                 "adapters": [
                     {"type": "upload_consumer", "tools": ["send"], "file_path_argument": "path"},
-                    {
-                        "type": "artifact_producer",
-                        "tools": ["draw"],
-                        "output_path_argument": "filename",
-                    },
+                    {"type": "artifact_producer", "tools": ["draw"], "output_path_argument": "filename"},
                 ],
                 "stages": {"rows": {"presenter": "row"}},
                 **more,

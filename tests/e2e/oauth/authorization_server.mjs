@@ -150,6 +150,8 @@ for (const event of ['authorization.error', 'grant.error', 'registration_create.
   provider.on(event, (ctx, error) => console.error(event, error.message, error.error_description, error.error_detail));
 }
 const server = provider.listen(port, '127.0.0.1', () => console.log(issuer));
+// Clients keep an idle connection while people sign in. Node's five seconds end it when a crowded machine uses it next.
+server.keepAliveTimeout = 60_000;
 process.on('SIGTERM', () => {
   server.closeAllConnections();
   server.close(() => process.exit(0));

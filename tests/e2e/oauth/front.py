@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.commands.client.speaking import browser
 from tests.e2e.filing import ADAPTERS
 from tests.e2e.oauth.authorization_server import AuthorizationServer
 from tests.e2e.processes import Adapter
+from tests.e2e.provision import ROOT
 from tests.e2e.replicas import Serving, replicated
 from tests.ports import free_port
 
@@ -24,6 +26,14 @@ def core_of(base: str, issuer: AuthorizationServer, **oauth: Any) -> dict[str, A
     }
 
 
+def browser_of(place: Path, person: str) -> str:
+    """The value of ``BROWSER`` for one in which ``person`` signs in; each time adds a letter to the file ``opened``."""
+    code = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.e2e.clients.browser import Browser\n"
+    return browser(
+        place, code + f"open({str(place / 'opened')!r}, 'a').write('x')\nBrowser({person!r}).visit(url)\n"
+    )
+
+
 REPLICAS = 3
 
 
@@ -36,7 +46,7 @@ async def protected_adapter(
     oauth: Mapping[str, Any] | None = None,
     server: Mapping[str, Any] | None = None,
     port: int | None = None,
-    **sections: Mapping[str, Any],
+    **sections: Any,
 ) -> AsyncIterator[Adapter]:
     """The adapter in front of ``upstream``, for people who sign in at ``issuer``; None: for everybody.
 
@@ -60,12 +70,7 @@ async def protected_adapter(
 
 @asynccontextmanager
 async def three_replicas(
-    place: Path,
-    issuer: AuthorizationServer,
-    upstream: str,
-    *,
-    port: int | None = None,
-    **sections: Any,
+    place: Path, issuer: AuthorizationServer, upstream: str, *, port: int | None = None, **sections: Any
 ) -> AsyncIterator[Serving]:
     """The adapter for people who sign in at ``issuer``; any request may reach any replica. ``port`` is nginx's."""
     port = port or free_port()

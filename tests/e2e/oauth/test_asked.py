@@ -79,7 +79,12 @@ async def test_wrap_serves_a_server_at_which_people_sign_in(
         protected_server(fastmcp4_python, tmp_path, issuer) as upstream,
         running(tmp_path, "--port", "0", "--oauth", "--save", "saved.yaml", upstream) as wrapped,
     ):
-        assert "a first call is answered with a link" in wrapped.text, wrapped.text
+        assert "Any first call is answered with the link" in wrapped.text, wrapped.text
+        (told,) = [
+            line.split() for line in wrapped.text.splitlines() if line.startswith("  mcp-adapter tools ")
+        ]
+        asked = await asyncio.to_thread(mcp_adapter, tmp_path, *told[1:])
+        assert LINK.search(asked.stderr), asked
         with pytest.raises(Exception) as refused:
             async with python_host(wrapped.url) as host:
                 await host.tools()

@@ -128,12 +128,7 @@ KEYS: dict[str, Callable[[], PrivateKey]] = {
 
 @pytest.mark.parametrize(
     ("algorithm", "audience"),
-    [
-        ("RS256", "the token endpoint"),
-        ("ES256", "the token endpoint"),
-        ("EdDSA", "the token endpoint"),
-        ("ES256", "the issuer"),
-    ],
+    [("RS256", "the token endpoint"), ("EdDSA", "the token endpoint"), ("ES256", "the issuer")],
 )
 async def test_the_adapter_proves_itself_by_a_key(
     algorithm: str, audience: str, oauth_programs: None, fastmcp4_python: Path, tmp_path: Path

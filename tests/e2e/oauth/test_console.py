@@ -88,7 +88,7 @@ async def test_who_may_see_nothing_reads_why_and_signs_out(
     node: Path, chromium: Path, oauth_programs: None, tmp_path: Path
 ) -> None:
     """The page names what would be enough, on a phone too; another person can sign in afterwards."""
-    async with console(tmp_path, viewer_scopes=["mcp-console"]) as (front, _):
+    async with console(tmp_path, viewer_claims={"scope": ["mcp-console"], "groups": ["staff"]}) as (front, _):
         seen = await scene_of(node, chromium, tmp_path, "refused", f"{front.base}/explorer/", "eve")
         for right in ("the scope mcp-console", "staff in groups", "operators in groups"):
             assert right in seen["said"], seen
@@ -169,26 +169,23 @@ async def test_no_answer_counts_in_another_browser_or_twice(oauth_programs: None
         assert again.status == 400 and session(victim) == first
 
 
-@pytest.mark.parametrize(
-    "to",
-    [
-        "https://evil.example/",
-        "//evil.example/explorer/",
-        "/\\evil.example",
-        "/explorer/..//evil.example",
-        "/mcp",
-        "javascript:alert(1)",
-        "#/x\r\nSet-Cookie: a=1",
-        "/explorer@evil.example",
-    ],
-)
-async def test_nobody_is_sent_elsewhere(to: str, oauth_programs: None, tmp_path: Path) -> None:
+async def test_nobody_is_sent_elsewhere(oauth_programs: None, tmp_path: Path) -> None:
     """A link to the sign-in leads back to the console, whatever place it names."""
     async with console(tmp_path) as (front, _):
-        browser = Browser("ada")
-        url = await answered(browser, await began(browser, front, to))
-        page = await opened(browser, url)
-        assert (page.status, page.location) == (302, f"{front.base}/explorer/")
+        for to in (
+            "https://evil.example/",
+            "//evil.example/explorer/",
+            "/\\evil.example",
+            "/explorer/..//evil.example",
+            "/mcp",
+            "javascript:alert(1)",
+            "#/x\r\nSet-Cookie: a=1",
+            "/explorer@evil.example",
+        ):
+            browser = Browser("ada")
+            url = await answered(browser, await began(browser, front, to))
+            page = await opened(browser, url)
+            assert (page.status, page.location) == (302, f"{front.base}/explorer/"), to
 
 
 async def test_a_cookie_acts_for_our_page_alone(oauth_programs: None, tmp_path: Path) -> None:

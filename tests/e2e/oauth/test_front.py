@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -25,7 +26,7 @@ from tests.e2e.filing import (
     sha256,
     uploaded,
 )
-from tests.e2e.oauth.authorization_server import authorization_server
+from tests.e2e.oauth.authorization_server import AuthorizationServer, authorization_server
 from tests.e2e.oauth.front import protected_adapter
 from tests.e2e.oauth.protection import signed_in
 from tests.e2e.processes import Server
@@ -65,6 +66,31 @@ async def test_every_client_signs_in_and_calls(
                 assert (await client.echo("hello"))["text"] == "you said hello", name
 
 
+async def test_clients_sign_in_at_a_merged_mount(
+    command: Command, oauth_programs: None, tmp_path: Path
+) -> None:
+    """The mount is a resource with metadata of its own, for which clients ask and get tokens."""
+    async with (
+        authorization_server(tmp_path) as issuer,
+        Server(ECHO, tmp_path) as upstream,
+        protected_adapter(
+            tmp_path,
+            upstream.url,
+            issuer,
+            server={"mount_path": "/mcp/upstream"},
+            mounts=[{"id": "all", "servers": ["*"]}],
+        ) as front,
+    ):
+        url = f"{front.base}/mcp/all"
+        metadata = await curl(f"{front.base}/.well-known/oauth-protected-resource/mcp/all")
+        assert json.loads(metadata.body)["resource"] == url
+        for name in ("python_v2 2026-07-28", "ts_v1"):
+            async with signed_in(command, name, "ada", url, tmp_path) as client:
+                assert "upstream_echo" in (await client.ask("list"))["text"].split(), name
+                called = await client.ask("call", tool="upstream_echo", arguments={"text": "hello"})
+                assert called["text"] == "you said hello", name
+
+
 @asynccontextmanager
 async def host(command: Command, name: str, person: str, url: str, place: Path) -> AsyncIterator[Host]:
     """The client called ``name``, in which ``person`` has signed in."""
@@ -77,10 +103,7 @@ async def host(command: Command, name: str, person: str, url: str, place: Path) 
         yield ScriptedHost(client)
 
 
-@pytest.mark.parametrize("name", HOSTS)
-async def test_a_person_moves_files(
-    name: str, command: Command, oauth_programs: None, tmp_path: Path
-) -> None:
+async def test_a_person_moves_files(command: Command, oauth_programs: None, tmp_path: Path) -> None:
     """A file up and into a tool, and one out of a tool: read, and downloaded by a link or with a token of theirs."""
     file = tmp_path / "notes.txt"
     file.write_bytes(b"notes of ada")
@@ -88,24 +111,32 @@ async def test_a_person_moves_files(
         authorization_server(tmp_path) as issuer,
         Server(FILES, tmp_path) as upstream,
         protected_adapter(tmp_path, upstream.url, issuer) as front,
-        host(command, name, "ada", front.url, tmp_path) as ada,
-        host(command, name, "bob", front.url, tmp_path) as bob,
     ):
-        (upload,) = await uploaded(ada, file)
-        digest = await ada.call("digest", path=upload["upload_handle"])
-        assert said(digest) == f"{sha256(file.read_bytes())} 12 notes.txt"
-        told = artifact(await ada.call("draw", seed=5, size=9000, filename="a.bin"))
-        assert content_of(await ada.read(told["artifact_uri"])) == drawing(5, 9000)
-        assert await curl(told["download_url"]) == Answer(200, drawing(5, 9000))
-        unsigned = told["download_url"].partition("?")[0]
-        mine = await issuer.token("ada", front.url)
-        assert await curl("-H", f"Authorization: Bearer {mine}", unsigned) == Answer(200, drawing(5, 9000))
-        for person in ("bob", "eve"):
-            theirs = await issuer.token(person, front.url)
-            assert (await curl("-H", f"Authorization: Bearer {theirs}", unsigned)).status == 404
-        assert (await curl(unsigned)).status == 401
-        for handle in (upload["upload_handle"], told["artifact_uri"]):
-            assert (await bob.call("digest", path=handle))["isError"]
+        for name in HOSTS:
+            async with (
+                host(command, name, "ada", front.url, tmp_path) as ada,
+                host(command, name, "bob", front.url, tmp_path) as bob,
+            ):
+                await moves_files(ada, bob, issuer, front.url, file)
+
+
+async def moves_files(ada: Host, bob: Host, issuer: AuthorizationServer, url: str, file: Path) -> None:
+    """The files of ada, who uploads ``file``, are not bob's."""
+    (upload,) = await uploaded(ada, file)
+    digest = await ada.call("digest", path=upload["upload_handle"])
+    assert said(digest) == f"{sha256(file.read_bytes())} 12 notes.txt"
+    told = artifact(await ada.call("draw", seed=5, size=9000, filename="a.bin"))
+    assert content_of(await ada.read(told["artifact_uri"])) == drawing(5, 9000)
+    assert await curl(told["download_url"]) == Answer(200, drawing(5, 9000))
+    unsigned = told["download_url"].partition("?")[0]
+    mine = await issuer.token("ada", url)
+    assert await curl("-H", f"Authorization: Bearer {mine}", unsigned) == Answer(200, drawing(5, 9000))
+    for person in ("bob", "eve"):
+        theirs = await issuer.token(person, url)
+        assert (await curl("-H", f"Authorization: Bearer {theirs}", unsigned)).status == 404
+    assert (await curl(unsigned)).status == 401
+    for handle in (upload["upload_handle"], told["artifact_uri"]):
+        assert (await bob.call("digest", path=handle))["isError"]
 
 
 async def test_the_inspector_signs_in(node: Path, oauth_programs: None, tmp_path: Path) -> None:
