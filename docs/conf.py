@@ -27,7 +27,17 @@ release = VERSION
 root_doc = "docs/README"
 extensions = ["myst_parser"]
 include_patterns = ["*.md", "docs/*.md"]
-exclude_patterns = [".*", "adapter", "build", "config", "deploy", "dist", "tests", "*.egg-info"]
+exclude_patterns = [
+    ".*",
+    "RELEASING.md",
+    "adapter",
+    "build",
+    "config",
+    "deploy",
+    "dist",
+    "tests",
+    "*.egg-info",
+]
 suppress_warnings = ["misc.highlighting_failure"]  # an example with an ellipsis is no complete JSON or Python
 
 myst_heading_anchors = 4
