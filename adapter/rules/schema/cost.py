@@ -218,15 +218,16 @@ class Cost:
         """How much of a schema applies to one value so far within the one that the schema is for."""
         if not isinstance(schema, dict):
             return depth == 0
+        # What is known counts too: a schema may refer to one part a thousand times, at each depth.
+        self._budget -= 1 + (len(schema) >> 3)
+        if self._budget < 0:
+            raise OutOfSteps
         key = (id(schema), depth)
         if (found := self._known.get(key, -1)) != -1:
             if found is None:
                 # It refers to itself for the same value.
                 raise OutOfSteps
             return found
-        self._budget -= 1 + (len(schema) >> 3)
-        if self._budget < 0:
-            raise OutOfSteps
         self._known[key] = None
         found = _own(schema) if depth == 0 else 0
         twice = 2 if "unevaluatedProperties" in schema or "unevaluatedItems" in schema else 1
