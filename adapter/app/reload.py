@@ -18,7 +18,7 @@ from adapter.app.tools import locks
 from adapter.edge.health import SettingsState
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.settings.changes import digests_of_mounts, digests_of_servers, lasting_digests
-from adapter.settings.file.source import changed_keys
+from adapter.settings.file.changed import changed_keys
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
 from adapter.settings.servers.server import ServerSettings

@@ -29,7 +29,8 @@ from adapter.edge.http.listener import Grace, Listener
 from adapter.errors import StorageFailed, StorageFull, StoreUnavailable
 from adapter.relay.background import nothing
 from adapter.settings.core import Core
-from adapter.settings.file.source import LOOK_SECONDS, FileWatch, SettingsSource
+from adapter.settings.file.changed import LOOK_SECONDS, FileWatch
+from adapter.settings.file.source import SettingsSource
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings

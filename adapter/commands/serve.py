@@ -24,8 +24,9 @@ from adapter.startup.systemd import ServiceNotifier, notifier_from
 
 if TYPE_CHECKING:
     # A supervisor does not load the classes of settings.
+    from adapter.settings.file.changed import FileWatch
     from adapter.settings.file.reading import ReadSettings
-    from adapter.settings.file.source import FileWatch, SettingsSource
+    from adapter.settings.file.source import SettingsSource
     from adapter.workers.serve_plan import ServePlan
 
 OK, FAILED, BAD_SETTINGS = 0, 1, 2
@@ -91,7 +92,7 @@ def _source(arguments: argparse.Namespace) -> SettingsSource:
 
 
 def _file_watch(arguments: argparse.Namespace) -> FileWatch:
-    from adapter.settings.file.source import FileWatch
+    from adapter.settings.file.changed import FileWatch
 
     file: Path | None = arguments.config or settings_file()
     return FileWatch(file, file.parent if arguments.watch and file is not None else None)

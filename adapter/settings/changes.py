@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
-from adapter.settings.file.source import FileStamp, files_below, stamp_of
+from adapter.settings.file.changed import FileStamp, files_below, stamp_of
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
 

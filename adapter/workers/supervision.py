@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from adapter.edge.http.seats import open_sockets
-from adapter.settings.file.source import FileWatch
+from adapter.settings.file.changed import FileWatch
 from adapter.startup.failure import Obstacle, StartFailed
 from adapter.startup.systemd import ServiceNotifier
 from adapter.workers.serve_plan import begin_reading

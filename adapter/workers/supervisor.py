@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapter.edge.http.seats import open_sockets
+from adapter.settings.file.changed import LOOK_SECONDS, FileWatch, changed_keys
 from adapter.settings.file.reading import ForkedRead
-from adapter.settings.file.source import LOOK_SECONDS, FileWatch, changed_keys
 from adapter.startup.failure import Obstacle
 from adapter.startup.systemd import ServiceNotifier
 from adapter.state.lock_file import WAIT_SECONDS, StateTaken

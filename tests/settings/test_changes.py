@@ -9,8 +9,8 @@ import pytest
 
 from adapter.settings.changes import DEFAULTS, FREE, digests_of_mounts, digests_of_servers, lasting_digests
 from adapter.settings.core import Core
+from adapter.settings.file.changed import changed_keys
 from adapter.settings.file.load import load
-from adapter.settings.file.source import changed_keys
 from adapter.settings.root import Settings
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from adapter.files.audit_log import LOOKS
 from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, RawClient, beginning, call_body, event, result
 from tests.edge.test_metrics import ON, numbers
@@ -98,6 +99,7 @@ async def test_counts_and_records_agree(in_session: StartRoad, tmp_path: Path) -
         lines = [orjson.loads(line) for line in place.read_bytes().splitlines()]
         place.unlink()
         place.mkdir()
+        await asyncio.sleep(2 * LOOKS)
         await call(client, "good")
         found = await numbers(client)
         place.rmdir()

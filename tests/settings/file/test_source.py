@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from adapter.settings.file.source import FileWatch, SettingsSource
+from adapter.settings.file.changed import FileWatch
+from adapter.settings.file.source import SettingsSource
 
 READER = """
 import os, pickle, sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from adapter.settings.file.source import FileWatch, changed_keys
+from adapter.settings.file.changed import FileWatch, changed_keys
 
 
 def test_a_file_is_another_one_once_it_stays_as_it_is(tmp_path: Path) -> None:
