@@ -67,7 +67,7 @@ COSTS = {
     "a call through a merged mount, answered by a stream": 173,
     # At most twice what a call costs that is passed on.
     "a call of a legacy client at a modern server": 142,
-    "a call of a modern client at a legacy server": 148,
+    "a call of a modern client at a legacy server": 150,
     "a call that is counted": 85,
     "a call that is counted, and answered by a stream": 221,
     "a call that is recorded": 94,
