@@ -108,6 +108,8 @@ def _options(settings: Settings, signal: str) -> dict[str, Any]:
     session = requests.Session()
     # No exporter looks at the body of an answer, which may have no end.
     session.stream = True
+    # Before 1.45 exporters followed redirects.
+    session.max_redirects = 0
     return {"endpoint": _signal(endpoint, signal), "headers": headers, "session": session}
 
 
