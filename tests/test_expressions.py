@@ -99,10 +99,9 @@ def slowest(expression: Expression, allowed: float) -> str | None:
     """The first text that takes too long, as it can be read; None where none does."""
     short: list[tuple[float, int]] = []
     for number, text in enumerate(worst_texts(expression.compiled, SHORT)):
-        begun = time.perf_counter()
-        if taken(expression, text, allowed) > allowed:
+        if (seconds := taken(expression, text, allowed)) > allowed:
             return repr(text[:60])
-        short.append((time.perf_counter() - begun, number))
+        short.append((seconds, number))
     worst = {number for _, number in sorted(short, reverse=True)[:WORST]}
     for number, text in enumerate(worst_texts(expression.compiled, LONG)):
         if number in worst and taken(expression, text, allowed) > allowed:
