@@ -77,7 +77,7 @@ def pasted(command: str, place: Path | None = None, **more: str) -> str:
         cwd=place,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         env={**os.environ, **more},
     )
     assert ran.returncode == 0, ran.stderr
