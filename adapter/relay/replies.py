@@ -124,25 +124,19 @@ def media_type(headers: Headers) -> str:
     return kind
 
 
-def is_encoded(reply: UpstreamReply) -> bool:
-    """Tell whether the answer's body has a content coding."""
-    headers = reply.headers
-    if type(headers) is not SharedFields:
-        return has_coding(headers)
-    encoded: bool | None = headers.derived.get(is_encoded)
+def is_encoded(headers: Headers) -> bool:
+    """Tell whether the body of an answer with these fields has a content coding."""
+    known = headers.derived if type(headers) is SharedFields else {}
+    encoded: bool | None = known.get(is_encoded)
     if encoded is None:
-        encoded = headers.derived[is_encoded] = has_coding(headers)
+        coding = (header(headers, "content-encoding") or "identity").strip().lower()
+        encoded = known[is_encoded] = coding != "identity"
     return encoded
-
-
-def has_coding(headers: Headers) -> bool:
-    """As ``is_encoded``, by the fields of the answer."""
-    return (header(headers, "content-encoding") or "identity").strip().lower() != "identity"
 
 
 def require_plain(reply: UpstreamReply) -> None:
     """Raise UpstreamBroken for a compressed event stream: it must not pass by the stages that read it."""
-    if is_encoded(reply):
+    if is_encoded(reply.headers):
         reply.abort()
         raise UpstreamBroken("The upstream server compressed a stream although no compression was requested.")
 
@@ -282,11 +276,11 @@ async def read_answer(
     Raises AnswerTooLarge where all of that, or one event, is above ``limit`` bytes; UpstreamBroken where no response
     can be had; UpstreamSilent.
     """
-    if (kind := media_type(reply.headers)) != EVENT_STREAM or is_encoded(reply):
+    if (kind := media_type(reply.headers)) != EVENT_STREAM or is_encoded(reply.headers):
         raw = reply.whole
         if raw is None or len(raw) > limit:
             raw = await read_body(reply, read_timeout, limit)
-        body = decoded(raw, reply, limit) if is_encoded(reply) else raw
+        body = decoded(raw, reply, limit) if is_encoded(reply.headers) else raw
         if kind != EVENT_STREAM:
             return WholeAnswer(raw, body if await is_response(body, request_id) else None)
         return WholeAnswer(raw, await _response_on(body, request_id))

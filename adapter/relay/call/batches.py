@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 from adapter.errors import BadRequest, UpstreamBroken
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, asking_plain
-from adapter.relay.replies import EVENT_STREAM, has_coding, media_type
+from adapter.relay.replies import EVENT_STREAM, is_encoded, media_type
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.text.unicode import shown
 from adapter.wire.envelope import Batch, Envelope, failure, read_response
@@ -51,9 +51,9 @@ async def joined(answer: ClientResponse, requests: list[Envelope], refused: list
     """
     if 400 <= answer.status < 500:
         return answer
-    is_encoded, kind = has_coding(answer.headers), media_type(answer.headers)
+    encoded, kind = is_encoded(answer.headers), media_type(answer.headers)
     answer.headers = of_changed_body(answer.headers)
-    if is_encoded:
+    if encoded:
         return await _replaced(
             answer, requests, refused, "compressed an answer although no compression was requested."
         )

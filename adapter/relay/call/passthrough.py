@@ -46,7 +46,7 @@ class PassThrough:
             if media_type(reply.headers) == "text/event-stream":
                 if access is not None:
                     require_plain(reply)
-                if is_encoded(reply):
+                if is_encoded(reply.headers):
                     if reply.whole is not None:
                         return ClientResponse(reply.status, headers, reply.whole)
                     # Nobody looks into it, but its events are due at once, so it is not held either.

@@ -169,7 +169,7 @@ async def _known_list(
 ) -> ClientResponse | None:
     """The answer to a list of tools that came before but for its id, and so is not read again; None for any other."""
     guard = ask.server.stages.guard
-    if guard is None or stages[-1] is not guard or reply.status != 200 or is_encoded(reply):
+    if guard is None or stages[-1] is not guard or reply.status != 200 or is_encoded(reply.headers):
         return None
     for stage in stages[:-1]:
         if not (isinstance(stage, OccasionalStage) and await stage.passes(call)):

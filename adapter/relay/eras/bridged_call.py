@@ -159,7 +159,7 @@ class BridgedCall:
             if whole is None:
                 if self.is_call:
                     self._bind()
-            elif len(whole) <= LARGE and not is_encoded(reply) and answers(whole, self._number):
+            elif len(whole) <= LARGE and not is_encoded(reply.headers) and answers(whole, self._number):
                 return whole
             answer = await client.answer(reply, self._number, keeps_raw=False, between=self._heard)
             if answer.response is None:

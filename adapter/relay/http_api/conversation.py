@@ -50,7 +50,7 @@ from adapter.relay.http_api.callers import (
     whole_body,
 )
 from adapter.relay.http_api.dialogue import CAPABILITIES, Dialogue, ReplyAddress
-from adapter.relay.replies import EVENT_STREAM, RESUMPTIONS, has_coding, media_type, too_large
+from adapter.relay.replies import EVENT_STREAM, RESUMPTIONS, is_encoded, media_type, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import (
     INITIALIZE_PARAMS,
@@ -275,7 +275,7 @@ class Conversation:
         """
         limit, tell = self._asks.server.rules.answer_limit, awaited.tell
         try:
-            if has_coding(answer.headers):
+            if is_encoded(answer.headers):
                 raise UpstreamBroken(
                     "The upstream server compressed an answer although no compression was requested."
                 )

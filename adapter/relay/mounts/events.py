@@ -11,10 +11,10 @@ from adapter.errors import BadJson, MessageTooLong, UpstreamBroken
 from adapter.relay.background import in_turns
 from adapter.relay.call.get_streams import ACKNOWLEDGED
 from adapter.relay.exchange import ClientResponse, Flow
-from adapter.relay.http_api.callers import pieces_of
+from adapter.relay.http_api.callers import pieces_of, whole_body
 from adapter.relay.mounts.asks import Number
 from adapter.relay.mounts.sessions import MountSession
-from adapter.relay.replies import EVENT_STREAM, LARGE, media_type, too_large
+from adapter.relay.replies import EVENT_STREAM, LARGE, is_encoded, media_type, too_large
 from adapter.relay.server import Server
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.access.visible_lists import ListShape
@@ -220,16 +220,23 @@ async def told_apart(
     session: MountSession | None = None,
     own: Number = None,
 ) -> ClientResponse:
-    """The answer of a server to the request ``own`` as the client of the mount may have it.
+    """The answer of a server to the request ``own`` as the client of the mount may have it. What is no stream is judged
+    whole, however long it is: a server could name another's request behind any number of bytes.
 
-    Raises UpstreamBroken where it answers another request.
+    Raises UpstreamBroken where it answers another request or is compressed, and AnswerTooLarge.
     """
     body = answer.body
+    if is_encoded(answer.headers):
+        if not isinstance(body, bytes):
+            await body.aclose()
+        raise UpstreamBroken(
+            f"The server {server.id} compressed an answer although no compression was requested."
+        )
     if isinstance(body, bytes) and is_plain(body, own):
         return answer
     streams = media_type(answer.headers) == EVENT_STREAM
     if not (streams or isinstance(body, bytes)):
-        return answer
+        answer.body = body = await whole_body(answer, server.rules.answer_limit)
     events = MemberEvents(server, news, uris, session, own)
     if isinstance(body, Flow):
         inner = ClientResponse(answer.status, answer.headers, body)

@@ -127,7 +127,7 @@ class SharedSession:
                 require_plain(reply)
                 return EditedStream(reply, partial(self._read_answer, tag), limit, self._end)
             raw = reply.whole
-            if raw is None or len(raw) > limit or is_encoded(reply):
+            if raw is None or len(raw) > limit or is_encoded(reply.headers):
                 raw = decoded(await read_body(reply, read_timeout, limit), reply, limit)
             left = await self._read_answer(tag, raw) if raw else raw
         except BaseException:
