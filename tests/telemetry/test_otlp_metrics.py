@@ -26,7 +26,7 @@ async def test_many_series_are_exported_in_parts(transport: str) -> None:
         number = 2 * POINTS_AT_ONCE
         for tool in range(number):
             registry.observe(TOOL_CALL_DURATION, 0.1, "\N{LINEAR B SYLLABLE B008 A}" * 128, str(tool), "ok")
-        assert await telemetry.close()
+        assert await telemetry.close(60)
     sizes = [each.message.ByteSize() for each in collector.deliveries if "metrics" in each.path]
     assert len(sizes) == 3 and max(sizes) < 4 << 20
     found = [metric for metric in collector.metrics() if metric.name == TOOL_CALL_DURATION.name]
@@ -49,7 +49,7 @@ async def test_the_numbers_of_the_registry_are_exported() -> None:
         registry.put(HTTP_IN_FLIGHT, 2, "mcp")
         for seconds in (0.005, 0.03, 1000.0):
             registry.observe(SERVER_OPERATION, seconds, "shop", "ping", "", "", "", "", "tcp")
-        assert await telemetry.close()
+        assert await telemetry.close(60)
 
     metrics = {metric.name: metric for metric in collector.metrics()}
     assert metrics["adapter.up"].gauge.data_points

@@ -31,6 +31,7 @@ class ValidationWorkers:
         self._places = asyncio.Semaphore(limits.workers)
         self._processes: set[ValidationProcess] = set()
         self._idle: dict[ValidationProcess, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -60,8 +61,12 @@ class ValidationWorkers:
         # Whoever has a place fails now; those who get one later start nothing.
         for _ in range(self._limits.workers):
             await self._places.acquire()
-        for process in list(self._idle):
-            await self._retire(process)
+        while self._idle:
+            process, ending = self._idle.popitem()
+            ending.cancel()
+            await process.end()
+        # A process whose time was over may be about to end.
+        await asyncio.gather(*self._ending, return_exceptions=True)
         for _ in range(self._limits.workers):
             self._places.release()
 
@@ -95,13 +100,14 @@ class ValidationWorkers:
             yield process
         finally:
             if process.usable:
-                self._idle[process] = asyncio.create_task(self._retire(process, self._limits.idle))
+                self._idle[process] = ending = asyncio.create_task(self._retire(process))
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
             else:
                 self._processes.discard(process)
 
-    async def _retire(self, process: ValidationProcess, after: float = 0) -> None:
-        await asyncio.sleep(after)
-        if (ending := self._idle.pop(process)) is not asyncio.current_task():
-            ending.cancel()
+    async def _retire(self, process: ValidationProcess) -> None:
+        await asyncio.sleep(self._limits.idle)
+        del self._idle[process]
         self._processes.discard(process)
         await process.end()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import pickle
 import sys
@@ -58,8 +57,9 @@ class SettingsSource:
         except TimeoutError:
             answer = b""
         finally:
-            with contextlib.suppress(ProcessLookupError):
+            if process.returncode is None:
                 process.kill()
+                await process.wait()
         if not answer:
             raise ChildProcessError("the process that reads the settings has failed")
         outcome = pickle.loads(answer)  # noqa: S301 - it comes from this program, over a pipe of its own

@@ -251,6 +251,14 @@ asyncio.run(main())
 """
 
 
+async def test_closing_waits_for_a_process_that_is_ending_by_itself() -> None:
+    """It was idle for too long just before, and leaves nothing behind."""
+    async with workers(ValidationLimits(idle=0)) as some:
+        await asked(some, NAMES, ["a"])
+        await until(lambda: "0 processes" in repr(some))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_no_process_outlives_an_adapter_that_was_killed() -> None:
     """In the midst of a check that would take years not for longer than a check may take."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, orjson.dumps(DOUBLING)])
