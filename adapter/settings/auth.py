@@ -69,29 +69,20 @@ Scopes = Annotated[TextList, AfterValidator(_scope_tokens)]
 class OAuthIssuer(Section):
     """An authorization server that is trusted."""
 
-    issuer: SecureUrl = Field(
-        description="Issuer identifier, exactly as in its tokens and metadata, including a slash at the end."
-    )
-    audience: OptionalText = Field(
-        default=None,
-        description="Audience that tokens of this issuer must have; null: the URL of the mount that is called "
-        "(RFC 8707).",
-    )
+    issuer: SecureUrl
+    """Issuer identifier, exactly as in its tokens and metadata, including a slash at the end."""
+    audience: OptionalText = None
+    """Audience that tokens of this issuer must have; null: the URL of the mount that is called (RFC 8707)."""
     algorithms: Annotated[list[Line], Listed, Field(min_length=1), Spelled("list of text")] = Field(
         default_factory=lambda: ["RS256", "ES256"],
         description=f"Signature algorithms that are accepted, of {', '.join(ALGORITHMS)}.",
     )
-    principal_claim: Line = Field(
-        default="sub",
-        description="Claim that names the caller; sessions, files, pins and limits belong to issuer and claim.",
-    )
-    required_scopes: Scopes = Field(
-        default_factory=list, description="Scopes that every token of this issuer must have."
-    )
-    jwks_url: Annotated[SecureUrl | None, BlankIsNull] = Field(
-        default=None,
-        description="URL of the issuer's key set; null: from the issuer's metadata.",
-    )
+    principal_claim: Line = "sub"
+    """Claim that names the caller; sessions, files, pins and limits belong to issuer and claim."""
+    required_scopes: Scopes = Field(default_factory=list)
+    """Scopes that every token of this issuer must have."""
+    jwks_url: Annotated[SecureUrl | None, BlankIsNull] = None
+    """URL of the issuer's key set; null: from the issuer's metadata."""
 
     @field_validator("issuer")
     @classmethod
@@ -114,15 +105,14 @@ class OAuthIssuer(Section):
 class Introspection(Section):
     """Introspection of opaque tokens of the first issuer (RFC 7662)."""
 
-    url: SecureUrl = Field(description="Introspection endpoint of the issuer.")
-    client_id: Line = Field(description="Client id of the adapter at the introspection endpoint.")
-    client_secret: SecretStr = Field(
-        description="Client secret, sent as HTTP Basic authentication; write `${VAR}` instead of the secret."
-    )
-    cache_seconds: Annotated[Seconds, Field(ge=1)] = Field(
-        default=60,
-        description="Maximum time that an answer is used, at least 1.",
-    )
+    url: SecureUrl
+    """Introspection endpoint of the issuer."""
+    client_id: Line
+    """Client id of the adapter at the introspection endpoint."""
+    client_secret: SecretStr
+    """Client secret, sent as HTTP Basic authentication; write `${VAR}` instead of the secret."""
+    cache_seconds: Annotated[Seconds, Field(ge=1)] = 60
+    """Maximum time that an answer is used, at least 1."""
 
     @field_validator("client_secret")
     @classmethod
@@ -135,17 +125,12 @@ class Introspection(Section):
 class OAuth(Section):
     """Access tokens of authorization servers."""
 
-    issuers: Annotated[list[OAuthIssuer], Field(min_length=1)] = Field(
-        description="Authorization servers that are trusted; clients are told of them in this order."
-    )
-    introspection: Introspection | None = Field(
-        default=None,
-        description="Introspection of tokens that are not JWTs of one of `issuers`; null refuses such tokens.",
-    )
-    documentation: Annotated[HttpUrl | None, BlankIsNull] = Field(
-        default=None,
-        description="URL of a page for developers, told in the metadata of each mount.",
-    )
+    issuers: Annotated[list[OAuthIssuer], Field(min_length=1)]
+    """Authorization servers that are trusted; clients are told of them in this order."""
+    introspection: Introspection | None = None
+    """Introspection of tokens that are not JWTs of one of `issuers`; null refuses such tokens."""
+    documentation: Annotated[HttpUrl | None, BlankIsNull] = None
+    """URL of a page for developers, told in the metadata of each mount."""
     leeway_seconds: Annotated[SecondsOrZero, Field(le=LONGEST_LEEWAY)] = Field(
         default=30,
         description=f"Difference of the clocks of issuer and adapter that is allowed, at most {LONGEST_LEEWAY}.",
@@ -163,13 +148,12 @@ class OAuth(Section):
 class NamedToken(Section):
     """One principal: a name, and its token or the digest of the token."""
 
-    name: Text = Field(description="Name of the principal; files and pins can belong to it.")
-    token: Annotated[SecretStr | None, BlankIsNull] = Field(
-        default=None, description="The token; set either this or `sha256`."
-    )
-    sha256: Annotated[str | None, BlankIsNull] = Field(
-        default=None, description="SHA-256 of the token in hexadecimal, so that the file contains no secret."
-    )
+    name: Text
+    """Name of the principal; files and pins can belong to it."""
+    token: Annotated[SecretStr | None, BlankIsNull] = None
+    """The token; set either this or `sha256`."""
+    sha256: Annotated[str | None, BlankIsNull] = None
+    """SHA-256 of the token in hexadecimal, so that the file contains no secret."""
 
     @field_validator("sha256")
     @classmethod
@@ -188,34 +172,20 @@ class NamedToken(Section):
 class Auth(Section):
     """Tokens that callers must send."""
 
-    enabled: bool = Field(
-        default=False,
-        description="Refuse requests without a valid token, except to health routes. True by default with "
-        "`core.auth.oauth`.",
-    )
-    header_name: HeaderName = Field(
-        default="X-Mcp-Adapter-Auth-Token",
-        description="Header that may carry the token; `Authorization: Bearer` is accepted too.",
-    )
-    token: Annotated[SecretStr | None, BlankIsNull] = Field(
-        default=None,
-        description="The token, if there is only one principal; write `${VAR}` instead of the secret.",
-    )
-    tokens: list[NamedToken] = Field(
-        default_factory=list, description="Several principals, each with its own token."
-    )
-    oauth: OAuth | None = Field(
-        default=None,
-        description="Access tokens of authorization servers, also beside `token` and `tokens` "
-        "([access](access.md)).",
-    )
-    signed_upload_ttl_seconds: Seconds = Field(
-        default=120, description="Time that a signed upload URL is valid."
-    )
-    signing_secret: Annotated[SecretStr | None, BlankIsNull] = Field(
-        default=None,
-        description="Key of signed URLs; null: `core.auth.token`, or a generated secret in the state store.",
-    )
+    enabled: bool = False
+    """Refuse requests without a valid token, except to health routes. True by default with `core.auth.oauth`."""
+    header_name: HeaderName = "X-Mcp-Adapter-Auth-Token"
+    """Header that may carry the token; `Authorization: Bearer` is accepted too."""
+    token: Annotated[SecretStr | None, BlankIsNull] = None
+    """The token, if there is only one principal; write `${VAR}` instead of the secret."""
+    tokens: list[NamedToken] = Field(default_factory=list)
+    """Several principals, each with its own token."""
+    oauth: OAuth | None = None
+    """Access tokens of authorization servers, also beside `token` and `tokens` ([access](access.md))."""
+    signed_upload_ttl_seconds: Seconds = 120
+    """Time that a signed upload URL is valid."""
+    signing_secret: Annotated[SecretStr | None, BlankIsNull] = None
+    """Key of signed URLs; null: `core.auth.token`, or a generated secret in the state store."""
 
     @model_validator(mode="before")
     @classmethod

@@ -48,13 +48,12 @@ Auto = Annotated[Literal["auto"], BeforeValidator(_lower)]
 class CorsSettings(Section):
     """CORS for browser clients of other origins."""
 
-    enabled: bool = Field(default=False, description="Answer preflight requests and add CORS headers.")
-    allowed_origins: TextList = Field(
-        default_factory=list, description="Origins that may read answers; `*` allows any, an empty list none."
-    )
-    allow_credentials: bool = Field(
-        default=False, description="Allow browsers to send cookies and credentials."
-    )
+    enabled: bool = False
+    """Answer preflight requests and add CORS headers."""
+    allowed_origins: TextList = Field(default_factory=list)
+    """Origins that may read answers; `*` allows any, an empty list none."""
+    allow_credentials: bool = False
+    """Allow browsers to send cookies and credentials."""
 
     @model_validator(mode="after")
     def _credentials_need_names(self) -> CorsSettings:
@@ -71,37 +70,25 @@ def _code(value: object) -> object:
 class Errors(Section):
     """Form of errors that clients get."""
 
-    legacy_status: Literal["ok", "http"] = Field(
-        default="ok",
-        description="Status of failed requests of legacy clients. `ok`: 200 with a JSON-RPC error. `http`: the "
-        "statuses of modern clients.",
-    )
-    unknown_tool_code: Annotated[Literal[-32601, -32602], BeforeValidator(_code)] = Field(
-        default=-32601, description="JSON-RPC code for an unknown tool of a hosted server."
-    )
-    mode: Literal["result", "jsonrpc"] = Field(
-        default="result",
-        description="Answer to a call that fails in a stage: an error `result`, or a JSON-RPC error "
-        "(`jsonrpc`).",
-    )
-    expose: Literal["message", "safe"] = Field(
-        default="message",
-        description="Part of an exception that clients see: its first line (`message`), or only that the call "
-        "failed (`safe`).",
-    )
+    legacy_status: Literal["ok", "http"] = "ok"
+    """Status of failed requests of legacy clients. `ok`: 200 with a JSON-RPC error. `http`: the statuses of modern
+    clients.
+    """
+    unknown_tool_code: Annotated[Literal[-32601, -32602], BeforeValidator(_code)] = -32601
+    """JSON-RPC code for an unknown tool of a hosted server."""
+    mode: Literal["result", "jsonrpc"] = "result"
+    """Answer to a call that fails in a stage: an error `result`, or a JSON-RPC error (`jsonrpc`)."""
+    expose: Literal["message", "safe"] = "message"
+    """Part of an exception that clients see: its first line (`message`), or only that the call failed (`safe`)."""
 
 
 class UpstreamConnections(Section):
     """Connections to one upstream."""
 
-    max_connections: Count = Field(
-        default=512,
-        description="Maximum number of running calls to one upstream, and four times as many streams.",
-    )
-    max_answer_bytes: ByteSize = Field(
-        default=48 * 1024**2,
-        description="Maximum size of an answer or event that the adapter must read.",
-    )
+    max_connections: Count = 512
+    """Maximum number of running calls to one upstream, and four times as many streams."""
+    max_answer_bytes: ByteSize = 48 * 1024**2
+    """Maximum size of an answer or event that the adapter must read."""
 
     @property
     def max_streams(self) -> int:
@@ -112,105 +99,69 @@ class UpstreamConnections(Section):
 class Core(Section):
     """Address of the adapter, its callers, and defaults for all servers."""
 
-    host: Text = Field(
-        default="127.0.0.1",
-        description="Address to bind; `0.0.0.0` makes the adapter reachable from the network.",
-    )
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        default=8932, description="TCP port to bind; 0 chooses a free port."
-    )
-    workers: Annotated[int, Field(ge=1, le=256)] | Auto = Field(
-        default=1,
-        description="Number of processes that serve; `auto`: one for each processor core. Limits of connections, "
-        "memory and requests are for each of them.",
-    )
-    watch: bool = Field(
-        default=True,
-        description="Use the settings file when it changed ([operating](operating.md#changed-settings)).",
-    )
-    log_level: Annotated[LogLevel, BeforeValidator(_lower)] = Field(
-        default="info", description="Lowest level that is logged."
-    )
-    access_log: bool = Field(default=False, description="Write one log line at level info for each exchange.")
-    public_base_url: Annotated[HttpUrl | None, BlankIsNull] = Field(
-        default=None,
-        description="Base of every URL that the adapter generates; null: scheme and Host of the request.",
-    )
-    allowed_hosts: TextList | None = Field(
-        default=None,
-        description="Hosts that are served; others get 421. Null: loopback names if the adapter is bound to "
-        "loopback, else any. Without a port: any port.",
-    )
-    allowed_origins: TextList | None = Field(
-        default=None,
-        description="Origins that may call, besides the same host and loopback; others get 403. Without a port: "
-        "any port.",
-    )
-    trusted_proxies: Networks = Field(
-        default_factory=list,
-        description="Networks of proxies that may set `X-Forwarded-Proto` and `X-Forwarded-Host`.",
-    )
-    max_request_bytes: ByteSize = Field(
-        default=4 * 1024**2,
-        description="Maximum size of a JSON-RPC body; a larger one gets 413 before it is read.",
-    )
-    max_buffered_bytes: ByteSize = Field(
-        default=256 * 1024**2,
-        description="Memory for the request bodies of all clients together. Above it, bodies over 16 KiB wait up "
-        "to 10 s and then get 503.",
-    )
-    max_connections: Count = Field(
-        default=4096,
-        description="Maximum number of client connections; 64 more serve health routes only.",
-    )
-    max_start_wait_seconds: SecondsOrZero = Field(
-        default=60, description="Time that readiness waits for upstreams at start; the port opens at once."
-    )
-    shutdown_grace_seconds: SecondsOrZero = Field(
-        default=10, description="Time for running requests to finish after the adapter was asked to stop."
-    )
-    cleanup_interval_seconds: Seconds | None = Field(
-        default=60, description="Time between two cleanups of sessions and files; null disables the cleanup."
-    )
-    upstream_request_timeout_seconds: Seconds = Field(
-        default=60,
-        description="Silence of an upstream after which a request fails; tool calls have `core.defaults`.",
-    )
-    upstream_metadata_cache_ttl_seconds: SecondsOrZero = Field(
-        default=300,
-        description="Time that the adapter uses a tool list before it reads it again; 0: each call.",
-    )
-    readiness: Literal["any", "all"] = Field(
-        default="any", description="Number of servers that must be ready for `/readyz`: `any` or `all`."
-    )
-    upload_path: UrlPath = Field(
-        default="/upload", description="Path of the upload route; the server's id follows it."
-    )
-    allow_artifacts_download: bool = Field(
-        default=False, description="Serve artifacts at `/artifacts/…` over HTTP."
-    )
-    code_mode_enabled: bool = Field(
-        default=False,
-        description="Show clients three tools (search, describe, call) instead of the whole list.",
-    )
-    shorten_descriptions: bool = Field(
-        default=False, description="Shorten the descriptions of tools in `adapters` to one sentence."
-    )
-    short_description_max_tokens: Count = Field(
-        default=16, description="Maximum number of words that `shorten_descriptions` keeps."
-    )
-    disabled_tools: ToolPatterns = Field(
-        default_factory=list, description="Tools of any server that clients can neither see nor call."
-    )
+    host: Text = "127.0.0.1"
+    """Address to bind; `0.0.0.0` makes the adapter reachable from the network."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8932
+    """TCP port to bind; 0 chooses a free port."""
+    workers: Annotated[int, Field(ge=1, le=256)] | Auto = 1
+    """Number of processes that serve; `auto`: one for each processor core. Limits of connections, memory and requests
+    are for each of them.
+    """
+    watch: bool = True
+    """Use the settings file when it changed ([operating](operating.md#changed-settings))."""
+    log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"
+    """Lowest level that is logged."""
+    access_log: bool = False
+    """Write one log line at level info for each exchange."""
+    public_base_url: Annotated[HttpUrl | None, BlankIsNull] = None
+    """Base of every URL that the adapter generates; null: scheme and Host of the request."""
+    allowed_hosts: TextList | None = None
+    """Hosts that are served; others get 421. Null: loopback names if the adapter is bound to loopback, else any.
+    Without a port: any port.
+    """
+    allowed_origins: TextList | None = None
+    """Origins that may call, besides the same host and loopback; others get 403. Without a port: any port."""
+    trusted_proxies: Networks = Field(default_factory=list)
+    """Networks of proxies that may set `X-Forwarded-Proto` and `X-Forwarded-Host`."""
+    max_request_bytes: ByteSize = 4 * 1024**2
+    """Maximum size of a JSON-RPC body; a larger one gets 413 before it is read."""
+    max_buffered_bytes: ByteSize = 256 * 1024**2
+    """Memory for the request bodies of all clients together. Above it, bodies over 16 KiB wait up to 10 s and then
+    get 503.
+    """
+    max_connections: Count = 4096
+    """Maximum number of client connections; 64 more serve health routes only."""
+    max_start_wait_seconds: SecondsOrZero = 60
+    """Time that readiness waits for upstreams at start; the port opens at once."""
+    shutdown_grace_seconds: SecondsOrZero = 10
+    """Time for running requests to finish after the adapter was asked to stop."""
+    cleanup_interval_seconds: Seconds | None = 60
+    """Time between two cleanups of sessions and files; null disables the cleanup."""
+    upstream_request_timeout_seconds: Seconds = 60
+    """Silence of an upstream after which a request fails; tool calls have `core.defaults`."""
+    upstream_metadata_cache_ttl_seconds: SecondsOrZero = 300
+    """Time that the adapter uses a tool list before it reads it again; 0: each call."""
+    readiness: Literal["any", "all"] = "any"
+    """Number of servers that must be ready for `/readyz`: `any` or `all`."""
+    upload_path: UrlPath = "/upload"
+    """Path of the upload route; the server's id follows it."""
+    allow_artifacts_download: bool = False
+    """Serve artifacts at `/artifacts/…` over HTTP."""
+    code_mode_enabled: bool = False
+    """Show clients three tools (search, describe, call) instead of the whole list."""
+    shorten_descriptions: bool = False
+    """Shorten the descriptions of tools in `adapters` to one sentence."""
+    short_description_max_tokens: Count = 16
+    """Maximum number of words that `shorten_descriptions` keeps."""
+    disabled_tools: ToolPatterns = Field(default_factory=list)
+    """Tools of any server that clients can neither see nor call."""
     auth: Auth = Field(default_factory=Auth)
-    secret: Annotated[SecretStr | None, BlankIsNull] = Field(
-        default=None,
-        description="Secret of all replicas, at least 32 characters. It seals [grants](grants.md) and shared "
-        "sessions. Null: one generated in the state store, whose readers know it.",
-    )
-    audit: AuditSettings = Field(
-        default_factory=AuditSettings, description="Audit log of calls ([policies](policies.md#audit-log))."
-    )
+    secret: Annotated[SecretStr | None, BlankIsNull] = None
+    """Secret of all replicas, at least 32 characters. It seals [grants](grants.md) and shared sessions. Null: one
+    generated in the state store, whose readers know it.
+    """
+    audit: AuditSettings = Field(default_factory=AuditSettings)
+    """Audit log of calls ([policies](policies.md#audit-log))."""
     cors: CorsSettings = Field(default_factory=CorsSettings)
     defaults: ToolDefaults = Field(default_factory=ToolDefaults)
     upstream: UpstreamConnections = Field(default_factory=UpstreamConnections)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from adapter.settings.reference_page import all_sections, sentences
 from adapter.settings.root import Settings
 from adapter.settings.section import KIND
 
@@ -38,11 +39,12 @@ def schema_text() -> str:
 def schema() -> dict[str, Any]:
     """The schema of the whole file, of draft 2020-12."""
     raw = Settings.model_json_schema()
-    for section in (raw, *raw["$defs"].values()):
-        for value in section.get("properties", {}).values():
-            # pydantic leaves out the sentence of a key that is also that of its section.
+    for model in dict.fromkeys(all_sections(Settings)):
+        section, told = raw if model is Settings else raw["$defs"][model.__name__], sentences(model)
+        for key, value in section.get("properties", {}).items():
+            # A key without a sentence of its own has that of its section.
             inner = raw["$defs"].get(value.get("$ref", "").rpartition("/")[2], {})
-            value.setdefault("description", inner.get("description", ""))
+            value["description"] = told.get(key) or inner.get("description", "")
     sections = {name: _section(name, section) for name, section in raw.pop("$defs").items()}
     whole = _section("Settings", raw)
     return {"$schema": DIALECT, "title": "Settings of mcp-adapter", **whole, "$defs": sections}

@@ -23,35 +23,28 @@ Prefix = Annotated[
 class MountTools(Section):
     """Tools that clients see, by their names there."""
 
-    allow: Patterns = Field(default_factory=lambda: [ALL], description="Tools that are shown.")
-    deny: Patterns = Field(
-        default_factory=list,
-        description="Tools that are neither shown nor called.",
-    )
+    allow: Patterns = Field(default_factory=lambda: [ALL])
+    """Tools that are shown."""
+    deny: Patterns = Field(default_factory=list)
+    """Tools that are neither shown nor called."""
 
 
 class MountSettings(Section):
     """One merged mount: several servers at one address."""
 
-    id: Id = Field(description="Unique name of the mount, which no server has: letters, digits, `_` and `-`.")
-    path: UrlPath = Field(
-        default="",
-        description="Unique path at which clients reach the mount.",
-        json_schema_extra={"shown": "`/mcp/{id}`"},
-    )
-    servers: Annotated[TextList, Spelled("list of ids, or `*`")] = Field(
-        description="Ids of the servers, the most trusted first; `*` means all."
-    )
-    prefix: Prefix = Field(
-        default="{server}_",
-        description="Prefix of the names of tools and prompts. With `none` the first of two equal ones counts.",
-    )
+    id: Id
+    """Unique name of the mount, which no server has: letters, digits, `_` and `-`."""
+    path: UrlPath = Field(default="", json_schema_extra={"shown": "`/mcp/{id}`"})
+    """Unique path at which clients reach the mount."""
+    servers: Annotated[TextList, Spelled("list of ids, or `*`")]
+    """Ids of the servers, the most trusted first; `*` means all."""
+    prefix: Prefix = "{server}_"
+    """Prefix of the names of tools and prompts. With `none` the first of two equal ones counts."""
     tools: MountTools = Field(default_factory=MountTools)
-    list_timeout_seconds: Seconds = Field(
-        default=3,
-        description="Time that a list waits for servers; stored lists stand for late ones.",
-    )
-    code_mode_enabled: bool = Field(default=False, description="Show three tools for all of them.")
+    list_timeout_seconds: Seconds = 3
+    """Time that a list waits for servers; stored lists stand for late ones."""
+    code_mode_enabled: bool = False
+    """Show three tools for all of them."""
 
     @model_validator(mode="before")
     @classmethod

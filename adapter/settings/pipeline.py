@@ -29,28 +29,22 @@ ConnectorKind = Literal["sqlite", "postgres", "postgresql", "mysql", "mariadb", 
 class ConnectorSettings(Section):
     """A database for tools of hosted servers."""
 
-    name: str = Field(description="Unique name, for `servers[].tools.define[].use`.")
-    connector: ConnectorKind = Field(
-        description="Kind of the database; all but SQLite need an extra of the package."
-    )
-    connection_string: SecretStr = Field(
-        min_length=1,
-        description="Address of the database; may contain `{{ env.NAME }}`.",
-    )
+    name: str
+    """Unique name, for `servers[].tools.define[].use`."""
+    connector: ConnectorKind
+    """Kind of the database; all but SQLite need an extra of the package."""
+    connection_string: SecretStr = Field(min_length=1)
+    """Address of the database; may contain `{{ env.NAME }}`."""
     options: Annotated[dict[str, Any], Spelled("mapping of names to values")] = Field(
-        default_factory=dict, repr=False, description="Options of the driver, such as `pool_size`."
+        default_factory=dict, repr=False
     )
-    max_rows: Count = Field(
-        default=1000, description="Maximum number of rows in one result; more are cut off."
-    )
-    timeout_seconds: Seconds = Field(
-        default=10,
-        description="Timeout of a statement, unless its tool has `limits.timeout`.",
-    )
-    required: bool = Field(
-        default=True,
-        description="Refuse to start if this database cannot be reached.",
-    )
+    """Options of the driver, such as `pool_size`."""
+    max_rows: Count = 1000
+    """Maximum number of rows in one result; more are cut off."""
+    timeout_seconds: Seconds = 10
+    """Timeout of a statement, unless its tool has `limits.timeout`."""
+    required: bool = True
+    """Refuse to start if this database cannot be reached."""
 
     @field_validator("name")
     @classmethod
@@ -63,10 +57,8 @@ class ConnectorSettings(Section):
 class ContextSettings(Section):
     """Additional context for handlers, middleware and presenters."""
 
-    factory: CodeReference = Field(
-        default=None,
-        description="Function of the request whose members join the context.",
-    )
+    factory: CodeReference = None
+    """Function of the request whose members join the context."""
 
 
 _CODE = re.compile(r".+\.py#[^\W\d]\w*|\S+\.py")
@@ -91,21 +83,21 @@ Function = Annotated[Line, BeforeValidator(_code), Tag(AS_TEXT)]
 class RedactionSettings(Section):
     """Values that are replaced before anybody reads them."""
 
-    paths: Entries = Field(description="Paths of the values, such as `ssn`, `*.ssn`, `orders[*].card`.")
-    censor: Line = Field(
-        default="[REDACTED]",
-        description="Replacement text, or a function of the value as `file.py#function`.",
-    )
+    paths: Entries
+    """Paths of the values, such as `ssn`, `*.ssn`, `orders[*].card`."""
+    censor: Line = "[REDACTED]"
+    """Replacement text, or a function of the value as `file.py#function`."""
 
 
 class SuggestionSettings(Section):
     """A suggestion for the next call."""
 
-    when: OptionalText = Field(
-        default=None, description="Condition on the data, such as `status == 'overdue'`; null means always."
-    )
-    tool: Text = Field(description="Name of the tool.")
-    reason: Text = Field(description="Reason that the model reads.")
+    when: OptionalText = None
+    """Condition on the data, such as `status == 'overdue'`; null means always."""
+    tool: Text
+    """Name of the tool."""
+    reason: Text
+    """Reason that the model reads."""
 
 
 Suggestions = Annotated[
@@ -122,42 +114,35 @@ class PresenterSettings(Section):
 
     # BaseModel has a method of the name that the file uses.
     shape: Annotated[dict[str, Any] | None, Spelled("mapping of names to types, or null")] = Field(
-        default=None,
-        alias="schema",
-        description="Members that are shown, and types: `string`, `int`, `float`, `bool`, `any`, `list[T]`, a "
-        "mapping; `?` marks optional ones.",
+        default=None, alias="schema"
     )
-    json_schema: Annotated[dict[str, Any] | None, Spelled("JSON Schema, or null")] = Field(
-        default=None, description="The same as JSON Schema."
-    )
-    limit: Count | None = Field(
-        default=None, description="Maximum number of list items that are shown; null shows all."
-    )
-    redact: RedactionSettings | None = Field(
-        default=None, description="Values that are replaced before anybody reads them."
-    )
-    rules: Rules = Field(default_factory=list, description="Rules for the model about this data.")
-    ui: Functions = Field(
-        default_factory=list, description="Functions that return interface blocks for single items."
-    )
-    suggest: Suggestions = Field(
-        default_factory=list,
-        description="Suggested next calls, for a single item or the first item of a list.",
-    )
-    embed: dict[str, Text] = Field(
-        default_factory=dict, description="Presenters of members, by the member's name."
-    )
-    collection_rules: Rules = Field(default_factory=list, description="Additional rules for a list.")
-    collection_ui: Functions = Field(
-        default_factory=list, description="Functions that return interface blocks for a list."
-    )
-    collection_suggest: Suggestions = Field(
-        default_factory=list, description="Suggested next calls for a list, instead of `suggest`."
-    )
-    select: bool = Field(
-        default=False, description="Allow callers to choose members with the argument `_select`."
-    )
-    format: Literal["json", "toon"] = Field(default="json", description="Text format of the data.")
+    """Members that are shown, and types: `string`, `int`, `float`, `bool`, `any`, `list[T]`, a mapping; `?` marks
+    optional ones.
+    """
+    json_schema: Annotated[dict[str, Any] | None, Spelled("JSON Schema, or null")] = None
+    """The same as JSON Schema."""
+    limit: Count | None = None
+    """Maximum number of list items that are shown; null shows all."""
+    redact: RedactionSettings | None = None
+    """Values that are replaced before anybody reads them."""
+    rules: Rules = Field(default_factory=list)
+    """Rules for the model about this data."""
+    ui: Functions = Field(default_factory=list)
+    """Functions that return interface blocks for single items."""
+    suggest: Suggestions = Field(default_factory=list)
+    """Suggested next calls, for a single item or the first item of a list."""
+    embed: dict[str, Text] = Field(default_factory=dict)
+    """Presenters of members, by the member's name."""
+    collection_rules: Rules = Field(default_factory=list)
+    """Additional rules for a list."""
+    collection_ui: Functions = Field(default_factory=list)
+    """Functions that return interface blocks for a list."""
+    collection_suggest: Suggestions = Field(default_factory=list)
+    """Suggested next calls for a list, instead of `suggest`."""
+    select: bool = False
+    """Allow callers to choose members with the argument `_select`."""
+    format: Literal["json", "toon"] = "json"
+    """Text format of the data."""
 
     @model_validator(mode="after")
     def _has_one_schema(self) -> PresenterSettings:

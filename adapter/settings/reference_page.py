@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -61,6 +64,43 @@ def sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for part in get_args(annotation):
         yield from sections_in(part)
+
+
+def all_sections(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """The section and all that are in it, some of them several times."""
+    yield section
+    for field in section.model_fields.values():
+        for inner in sections_in(field.annotation):
+            yield from all_sections(inner)
+
+
+def sentences(section: type[BaseModel]) -> Mapping[str, str]:
+    """The sentence of each key of a section: the text below its field in the source, unless the field has its own."""
+    written: dict[str, str] = {}
+    for base in reversed(section.__mro__):
+        written |= _written_in(base.__module__).get(base.__name__, {})
+    fields = section.model_fields.items()
+    return {field.alias or name: field.description or written.get(name, "") for name, field in fields}
+
+
+@cache
+def _written_in(module: str) -> Mapping[str, Mapping[str, str]]:
+    """The text below each field of the classes in a module."""
+    # Late: only documentation is made of sources.
+    import ast
+    import inspect
+
+    if not module.startswith("adapter.settings."):
+        return {}
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    found: dict[str, dict[str, str]] = {each.name: {} for each in classes}
+    for each in classes:
+        for field, below in pairwise(each.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[each.name][name] = " ".join(text.split())
+    return found
 
 
 def without_tags(location: Sequence[str | int]) -> tuple[str | int, ...]:
@@ -149,6 +189,7 @@ def _tables(
         "|---|---|---|---|",
     ]
     inner: list[tuple[str, type[BaseModel], str]] = []
+    told = sentences(section)
     for name, field in fields_by_key(section).items():
         nested = list(sections_in(field.annotation))
         below = f"{path}.{name}{_ENTRIES.get(get_origin(field.annotation), '')}"
@@ -159,7 +200,7 @@ def _tables(
         kind = _section_kind(field, shown[nested[0]]) if nested else _kind(field)
         default = "" if nested else _default(field)
         # The table of a section says what it is for.
-        rows.append(f"| `{name}` | {kind} | {default} | {field.description or ''} |")
+        rows.append(f"| `{name}` | {kind} | {default} | {told[name]} |")
     yield "\n".join(rows) + "\n"
     for below, model, name_of_variant in inner:
         yield from _tables(below, model, shown, name_of_variant)

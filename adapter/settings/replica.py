@@ -6,7 +6,7 @@ import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from adapter.settings.section import BlankIsNull, OptionalText, Section, Text
 
@@ -14,21 +14,15 @@ from adapter.settings.section import BlankIsNull, OptionalText, Section, Text
 class ReplicaSettings(Section):
     """This process among several that share a state store."""
 
-    id: Annotated[Text | None, BlankIsNull] = Field(
-        default=None,
-        description="Name of this process, different from all others; null: a random one. 1 to 64 letters, "
-        "digits, `.`, `_` and `-`.",
-    )
-    address: OptionalText = Field(
-        default=None,
-        description="Address at which other processes reach this one: a URL, or a host with or without a port. "
-        "Null: the address that is bound, or the host's own.",
-    )
-    listen: OptionalText = Field(
-        default=None,
-        description="Additional `host:port` for other processes only; port 0 chooses a free one. Null: "
-        "`core.port`.",
-    )
+    id: Annotated[Text | None, BlankIsNull] = None
+    """Name of this process, different from all others; null: a random one. 1 to 64 letters, digits, `.`, `_` and `-`.
+    """
+    address: OptionalText = None
+    """Address at which other processes reach this one: a URL, or a host with or without a port. Null: the address
+    that is bound, or the host's own.
+    """
+    listen: OptionalText = None
+    """Additional `host:port` for other processes only; port 0 chooses a free one. Null: `core.port`."""
 
     @field_validator("id")
     @classmethod

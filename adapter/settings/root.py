@@ -42,22 +42,17 @@ class Settings(BaseModel):
     sessions: SessionsSettings = Field(default_factory=SessionsSettings)
     uploads: Uploads = Field(default_factory=Uploads)
     artifacts: Artifacts = Field(default_factory=Artifacts)
-    connectors: list[ConnectorSettings] = Field(
-        default_factory=list, description="Databases of hosted tools, opened at start."
-    )
-    presenters: dict[str, PresenterSettings] = Field(
-        default_factory=dict,
-        description="Filters and additions for tool data, by name; tools refer to the name.",
-    )
+    connectors: list[ConnectorSettings] = Field(default_factory=list)
+    """Databases of hosted tools, opened at start."""
+    presenters: dict[str, PresenterSettings] = Field(default_factory=dict)
+    """Filters and additions for tool data, by name; tools refer to the name."""
     state_sync: StateSyncSettings = Field(default_factory=StateSyncSettings)
     context: ContextSettings = Field(default_factory=ContextSettings)
     console: Console = Field(default_factory=Console)
-    servers: list[ServerSettings] = Field(
-        default_factory=list, description="The MCP servers; at least one is required."
-    )
-    mounts: list[MountSettings] = Field(
-        default_factory=list, description="Merged mounts: several servers at one address."
-    )
+    servers: list[ServerSettings] = Field(default_factory=list)
+    """The MCP servers; at least one is required."""
+    mounts: list[MountSettings] = Field(default_factory=list)
+    """Merged mounts: several servers at one address."""
 
     _directory: Path = PrivateAttr(default=Path())
     _files: Mapping[str, str] = PrivateAttr(default_factory=dict)

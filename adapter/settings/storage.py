@@ -24,131 +24,97 @@ from adapter.settings.section import (
 class SessionsSettings(Section):
     """Number, lifetime and size of sessions."""
 
-    max_active: Count | None = Field(
-        default=None,
-        description="Maximum number of open sessions of all replicas; null: no limit.",
+    max_active: Count | None = None
+    """Maximum number of open sessions of all replicas; null: no limit."""
+    max_in_flight_per_session: Count | None = None
+    """Maximum number of unanswered requests of one session at each replica; null: no limit."""
+    idle_ttl_seconds: SecondsOrZero | None = None
+    """Time without a request after which a session becomes a tombstone; null means never."""
+    allow_revival: bool = True
+    """Allow a request to revive a tombstone."""
+    tombstone_ttl_seconds: SecondsOrZero = 86400
+    """Time after which a tombstone is deleted with its files."""
+    upstream_session_termination_retries: Annotated[int, Field(ge=0, le=5)] = 1
+    """Times that a call is repeated in a new upstream session after the old one was lost."""
+    max_total_session_size: ByteSize | None = None
+    """Maximum size of all files of one session or principal; null: no limit."""
+    eviction_policy: Literal["lru_uploads_then_artifacts", "lru_artifacts_then_uploads"] = (
+        "lru_uploads_then_artifacts"
     )
-    max_in_flight_per_session: Count | None = Field(
-        default=None,
-        description="Maximum number of unanswered requests of one session at each replica; null: no limit.",
-    )
-    idle_ttl_seconds: SecondsOrZero | None = Field(
-        default=None,
-        description="Time without a request after which a session becomes a tombstone; null means never.",
-    )
-    allow_revival: bool = Field(default=True, description="Allow a request to revive a tombstone.")
-    tombstone_ttl_seconds: SecondsOrZero = Field(
-        default=86400, description="Time after which a tombstone is deleted with its files."
-    )
-    upstream_session_termination_retries: Annotated[int, Field(ge=0, le=5)] = Field(
-        default=1,
-        description="Times that a call is repeated in a new upstream session after the old one was lost.",
-    )
-    max_total_session_size: ByteSize | None = Field(
-        default=None,
-        description="Maximum size of all files of one session or principal; null: no limit.",
-    )
-    eviction_policy: Literal["lru_uploads_then_artifacts", "lru_artifacts_then_uploads"] = Field(
-        default="lru_uploads_then_artifacts",
-        description="Kind of files that are deleted first above a size limit.",
-    )
-    round_ttl_seconds: Seconds = Field(
-        default=3600,
-        description="Time that a call with a question (`InputRequiredResult`) keeps its directory, links and "
-        "files.",
-    )
-    max_rounds: Count = Field(
-        default=100,
-        description="Maximum number of such calls of one session or principal; the oldest is abandoned.",
-    )
-    missing_id: Literal["refuse", "principal"] = Field(
-        default="refuse",
-        description="Legacy requests without `Mcp-Session-Id`. `refuse`: 400. `principal`: they use one common "
-        "session of the principal.",
-    )
-    upstream: Literal["session", "principal"] = Field(
-        default="session",
-        description="Upstream sessions: one for each `session`, or one for all of a `principal`.",
-    )
-    scope: Literal["session", "principal"] = Field(
-        default="session", description="Owner of files and pins: the session, or the principal."
-    )
+    """Kind of files that are deleted first above a size limit."""
+    round_ttl_seconds: Seconds = 3600
+    """Time that a call with a question (`InputRequiredResult`) keeps its directory, links and files."""
+    max_rounds: Count = 100
+    """Maximum number of such calls of one session or principal; the oldest is abandoned."""
+    missing_id: Literal["refuse", "principal"] = "refuse"
+    """Legacy requests without `Mcp-Session-Id`. `refuse`: 400. `principal`: they use one common session of the
+    principal.
+    """
+    upstream: Literal["session", "principal"] = "session"
+    """Upstream sessions: one for each `session`, or one for all of a `principal`."""
+    scope: Literal["session", "principal"] = "session"
+    """Owner of files and pins: the session, or the principal."""
 
 
 class WriteAheadLog(Section):
     """SQLite's write-ahead log."""
 
-    enabled: bool = Field(
-        default=True, description="Use SQLite's write-ahead log; disable it on network file systems."
-    )
+    enabled: bool = True
+    """Use SQLite's write-ahead log; disable it on network file systems."""
 
 
 class DiskState(Section):
     """State in SQLite."""
 
-    local_path: Annotated[Path | None, BlankIsNull] = Field(
-        default=None,
-        description="Database file; null means `state/adapter.sqlite3` below `storage.root`, or with `memory` "
-        "`state/snapshot.sqlite3`.",
-    )
+    local_path: Annotated[Path | None, BlankIsNull] = None
+    """Database file; null means `state/adapter.sqlite3` below `storage.root`, or with `memory`
+    `state/snapshot.sqlite3`.
+    """
     wal: WriteAheadLog = Field(default_factory=WriteAheadLog)
 
 
 class RedisState(Section):
     """State in Redis 7 or Valkey 8: one server, a primary behind Sentinel, or a cluster."""
 
-    url: Annotated[SecretStr | None, BlankIsNull] = Field(
-        default=None,
-        description="Address in one text, in place of `host` and others: `redis://user:password@host:6379/0`, "
-        "`rediss://`, `redis+cluster://host,host`, `redis+sentinel://host,host/service/0`. User and "
-        "password are percent-encoded.",
-    )
-    host: OptionalText = Field(default=None, description="Host of the Redis server.")
-    port: Port = Field(default=6379, description="Port of the Redis server.")
-    db: Annotated[int, Field(ge=0)] = Field(default=0, description="Number of the Redis database.")
-    username: OptionalText = Field(default=None, description="User name for the login.")
-    password: Annotated[SecretStr | None, BlankIsNull] = Field(
-        default=None, description="Password for the login."
-    )
-    tls: bool = Field(default=False, description="Connect over TLS.")
-    tls_insecure: bool = Field(
-        default=False, description="Connect over TLS without verifying the certificate."
-    )
-    tls_ca_file: Annotated[Path | None, BlankIsNull] = Field(
-        default=None, description="Certificates that sign the server's; null means those of the system."
-    )
-    tls_cert_file: Annotated[Path | None, BlankIsNull] = Field(
-        default=None,
-        description="PEM file with the adapter's certificate and its key, for servers that ask for one.",
-    )
-    key_base: Annotated[Text, Field(pattern=r"^[^{}\s]{1,200}$")] = Field(
-        default="mcp_remote_adapter",
-        description="First part of every key; adapters with the same one are replicas of each other.",
-    )
+    url: Annotated[SecretStr | None, BlankIsNull] = None
+    """Address in one text, in place of `host` and others: `redis://user:password@host:6379/0`, `rediss://`,
+    `redis+cluster://host,host`, `redis+sentinel://host,host/service/0`. User and password are percent-encoded.
+    """
+    host: OptionalText = None
+    """Host of the Redis server."""
+    port: Port = 6379
+    """Port of the Redis server."""
+    db: Annotated[int, Field(ge=0)] = 0
+    """Number of the Redis database."""
+    username: OptionalText = None
+    """User name for the login."""
+    password: Annotated[SecretStr | None, BlankIsNull] = None
+    """Password for the login."""
+    tls: bool = False
+    """Connect over TLS."""
+    tls_insecure: bool = False
+    """Connect over TLS without verifying the certificate."""
+    tls_ca_file: Annotated[Path | None, BlankIsNull] = None
+    """Certificates that sign the server's; null means those of the system."""
+    tls_cert_file: Annotated[Path | None, BlankIsNull] = None
+    """PEM file with the adapter's certificate and its key, for servers that ask for one."""
+    key_base: Annotated[Text, Field(pattern=r"^[^{}\s]{1,200}$")] = "mcp_remote_adapter"
+    """First part of every key; adapters with the same one are replicas of each other."""
 
 
 class StatePersistence(Section):
     """Storage of sessions and records; for files see `storage`."""
 
-    type: Literal["memory", "disk", "redis"] = Field(
-        default="disk",
-        description="`memory` loses everything at stop, `disk` is SQLite, `redis` is for several replicas.",
-    )
-    unavailable_policy: Literal["fail_closed", "exit", "fallback_memory"] = Field(
-        default="fail_closed",
-        description="Reaction to a failing store: refuse requests, end the process, or continue in memory.",
-    )
-    refresh_on_startup: bool = Field(
-        default=False, description="Delete all stored state at every start; not with `redis`."
-    )
-    snapshot_interval_seconds: Seconds = Field(
-        default=30,
-        description="Time of changes to `memory` that may be lost; null keeps nothing.",
-    )
-    cache_seconds: Annotated[Seconds, Field(le=60)] = Field(
-        default=1,
-        description="Time for which a replica believes what it has read while it cannot hear others.",
-    )
+    type: Literal["memory", "disk", "redis"] = "disk"
+    """`memory` loses everything at stop, `disk` is SQLite, `redis` is for several replicas."""
+    unavailable_policy: Literal["fail_closed", "exit", "fallback_memory"] = "fail_closed"
+    """Reaction to a failing store: refuse requests, end the process, or continue in memory."""
+    refresh_on_startup: bool = False
+    """Delete all stored state at every start; not with `redis`."""
+    snapshot_interval_seconds: Seconds = 30
+    """Time of changes to `memory` that may be lost; null keeps nothing."""
+    cache_seconds: Annotated[Seconds, Field(le=60)] = 1
+    """Time for which a replica believes what it has read while it cannot hear others."""
     disk: DiskState = Field(default_factory=DiskState)
     redis: RedisState = Field(default_factory=RedisState)
 
@@ -156,81 +122,64 @@ class StatePersistence(Section):
 class Uploads(Section):
     """Files that clients upload for tools."""
 
-    enabled: bool = Field(default=True, description="Allow uploads for servers that have an upload consumer.")
-    max_file_bytes: ByteSize = Field(default=10 * 1024**2, description="Maximum size of one uploaded file.")
-    max_files: Count = Field(default=1000, description="Maximum number of files in one upload.")
-    ttl_seconds: Seconds | None = Field(
-        default=120,
-        description="Time after its last use when an upload is deleted; null: with its session.",
-    )
-    require_sha256: bool = Field(default=False, description="Refuse uploads without a SHA-256 for each file.")
-    uri_scheme: UriScheme = Field(default="upload://", description="Scheme of upload handles.")
-    stall_timeout_seconds: Seconds = Field(
-        default=20, description="Time without a byte after which an upload is refused with 408."
-    )
-    page_ttl_seconds: Annotated[Seconds, Field(ge=1, le=86400)] = Field(
-        default=900,
-        description="Lifetime of a person's upload link, and minimum lifetime of what came there.",
-    )
+    enabled: bool = True
+    """Allow uploads for servers that have an upload consumer."""
+    max_file_bytes: ByteSize = 10 * 1024**2
+    """Maximum size of one uploaded file."""
+    max_files: Count = 1000
+    """Maximum number of files in one upload."""
+    ttl_seconds: Seconds | None = 120
+    """Time after its last use when an upload is deleted; null: with its session."""
+    require_sha256: bool = False
+    """Refuse uploads without a SHA-256 for each file."""
+    uri_scheme: UriScheme = "upload://"
+    """Scheme of upload handles."""
+    stall_timeout_seconds: Seconds = 20
+    """Time without a byte after which an upload is refused with 408."""
+    page_ttl_seconds: Annotated[Seconds, Field(ge=1, le=86400)] = 900
+    """Lifetime of a person's upload link, and minimum lifetime of what came there."""
 
 
 class Artifacts(Section):
     """Files that tools produce."""
 
-    enabled: bool = Field(default=True, description="Capture the files of artifact producers.")
-    ttl_seconds: Seconds | None = Field(
-        default=600,
-        description="Time after its last use when an artifact is deleted; null: with its session.",
-    )
-    max_per_session: Count | None = Field(
-        default=None, description="Maximum number of artifacts of one session; null sets no limit."
-    )
-    max_file_bytes: ByteSize = Field(
-        default=1024**3,
-        description="Maximum size of a captured file; a larger one is not read.",
-    )
-    expose_as_resources: bool = Field(
-        default=True, description="List artifacts as MCP resources of their session."
-    )
-    in_structured_content: Literal["auto", "never"] = Field(
-        default="auto",
-        description="`auto` lists artifacts in structured content, and says so in the output schema; `never` does "
-        "not.",
-    )
-    uri_scheme: UriScheme = Field(default="artifact://", description="Scheme of artifact URIs.")
-    max_resource_bytes: ByteSize = Field(
-        default=10 * 1024**2,
-        description="Maximum size of an artifact that `resources/read` returns.",
-    )
+    enabled: bool = True
+    """Capture the files of artifact producers."""
+    ttl_seconds: Seconds | None = 600
+    """Time after its last use when an artifact is deleted; null: with its session."""
+    max_per_session: Count | None = None
+    """Maximum number of artifacts of one session; null sets no limit."""
+    max_file_bytes: ByteSize = 1024**3
+    """Maximum size of a captured file; a larger one is not read."""
+    expose_as_resources: bool = True
+    """List artifacts as MCP resources of their session."""
+    in_structured_content: Literal["auto", "never"] = "auto"
+    """`auto` lists artifacts in structured content, and says so in the output schema; `never` does not."""
+    uri_scheme: UriScheme = "artifact://"
+    """Scheme of artifact URIs."""
+    max_resource_bytes: ByteSize = 10 * 1024**2
+    """Maximum size of an artifact that `resources/read` returns."""
 
 
 class Storage(Section):
     """Storage of files, and its size."""
 
-    root: Path = Field(
-        default=Path("data"),
-        json_schema_extra={"shown": "`./data`"},
-        description="Directory of uploads, artifacts and, by default, the state database.",
-    )
-    max_size: ByteSize | None = Field(
-        default=None, description="Maximum size of all files together; null sets no limit."
-    )
-    lock_mode: Literal["auto", "none", "process", "file", "redis"] = Field(
-        default="auto",
-        description="Lock on the root, against adapters with another state store: `auto` and `file` lock a file "
-        "in it, the others none.",
-    )
-    orphan_sweeper_enabled: bool = Field(default=True, description="Delete files without a record.")
-    orphan_sweeper_grace_seconds: SecondsOrZero = Field(
-        default=300, description="Minimum age of a file without a record before it is deleted."
-    )
-    artifact_locator_policy: Literal["storage_only", "allow_configured_roots"] = Field(
-        default="storage_only",
-        description="Directories in which a tool's file is accepted: the adapter's own, or also configured ones.",
-    )
-    artifact_locator_allowed_roots: list[Path] = Field(
-        default_factory=list, description="Directories that `allow_configured_roots` accepts."
-    )
+    root: Path = Field(default=Path("data"), json_schema_extra={"shown": "`./data`"})
+    """Directory of uploads, artifacts and, by default, the state database."""
+    max_size: ByteSize | None = None
+    """Maximum size of all files together; null sets no limit."""
+    lock_mode: Literal["auto", "none", "process", "file", "redis"] = "auto"
+    """Lock on the root, against adapters with another state store: `auto` and `file` lock a file in it, the others
+    none.
+    """
+    orphan_sweeper_enabled: bool = True
+    """Delete files without a record."""
+    orphan_sweeper_grace_seconds: SecondsOrZero = 300
+    """Minimum age of a file without a record before it is deleted."""
+    artifact_locator_policy: Literal["storage_only", "allow_configured_roots"] = "storage_only"
+    """Directories in which a tool's file is accepted: the adapter's own, or also configured ones."""
+    artifact_locator_allowed_roots: list[Path] = Field(default_factory=list)
+    """Directories that `allow_configured_roots` accepts."""
 
     @model_validator(mode="after")
     def _policy_has_roots(self) -> Storage:

@@ -20,16 +20,14 @@ from adapter.settings.section import (
 class PrometheusSettings(Section):
     """Metrics for Prometheus to scrape, as Prometheus text or as OpenMetrics."""
 
-    enabled: bool = Field(default=False, description="Serve metrics.")
-    path: UrlPath = Field(default="/metrics", description="Path of the metrics.")
-    port: Port | None = Field(
-        default=None,
-        description="Port that serves metrics only, without credentials; null: `core.port`, for operators or this "
-        "machine only.",
-    )
-    host: Text | None = Field(
-        default=None, description="Address of that port; null means 127.0.0.1. Needs `port`."
-    )
+    enabled: bool = False
+    """Serve metrics."""
+    path: UrlPath = "/metrics"
+    """Path of the metrics."""
+    port: Port | None = None
+    """Port that serves metrics only, without credentials; null: `core.port`, for operators or this machine only."""
+    host: Text | None = None
+    """Address of that port; null means 127.0.0.1. Needs `port`."""
 
     @model_validator(mode="after")
     def _host_has_a_port(self) -> PrometheusSettings:
@@ -46,24 +44,18 @@ class PrometheusSettings(Section):
 class TelemetrySettings(Section):
     """Export of traces, metrics and logs over OTLP."""
 
-    enabled: bool = Field(default=False, description="Export telemetry.")
-    transport: Literal["grpc", "http"] = Field(
-        default="grpc", description="OTLP over gRPC or over HTTP with protobuf."
-    )
-    endpoint: Annotated[HttpUrl | None, BlankIsNull] = Field(
-        default=None,
-        description="Collector, with TLS if it begins with `https://`; null means the transport's usual port on "
-        "localhost.",
-    )
-    headers: dict[str, str] = Field(
-        default_factory=dict,
-        repr=False,
-        description="Headers added to every export; their values are secrets.",
-    )
-    emit_logs: bool = Field(default=False, description="Export log lines too.")
-    service_name: Text = Field(
-        default="mcp-adapter", description="Name of this service in the exported data."
-    )
+    enabled: bool = False
+    """Export telemetry."""
+    transport: Literal["grpc", "http"] = "grpc"
+    """OTLP over gRPC or over HTTP with protobuf."""
+    endpoint: Annotated[HttpUrl | None, BlankIsNull] = None
+    """Collector, with TLS if it begins with `https://`; null means the transport's usual port on localhost."""
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Headers added to every export; their values are secrets."""
+    emit_logs: bool = False
+    """Export log lines too."""
+    service_name: Text = "mcp-adapter"
+    """Name of this service in the exported data."""
     prometheus: PrometheusSettings = Field(default_factory=PrometheusSettings)
 
     @property
@@ -75,24 +67,18 @@ class TelemetrySettings(Section):
 class AuditSettings(Section):
     """Audit log: one line of JSON for each call; off unless `file` or `stdout` is set."""
 
-    file: Annotated[Path | None, BlankIsNull] = Field(
-        default=None,
-        description="File that lines are appended to; opened again when it was renamed.",
-    )
-    stdout: bool = Field(default=False, description="Write the lines to standard output.")
-    arguments_digest: bool = Field(
-        default=False,
-        description="Add the SHA-256 digest of a call's arguments, as canonical JSON; with `arguments_key` the HMAC.",
-    )
-    arguments_key: Annotated[SecretStr | None, BlankIsNull] = Field(
-        default=None,
-        description="Key of the HMAC-SHA-256 over arguments.",
-    )
-    on_failure: Literal["refuse", "allow"] = Field(
-        default="refuse",
-        description="Calls while the log cannot be written: `refuse` withholds answers and refuses calls, `allow` "
-        "goes on without a record.",
-    )
+    file: Annotated[Path | None, BlankIsNull] = None
+    """File that lines are appended to; opened again when it was renamed."""
+    stdout: bool = False
+    """Write the lines to standard output."""
+    arguments_digest: bool = False
+    """Add the SHA-256 digest of a call's arguments, as canonical JSON; with `arguments_key` the HMAC."""
+    arguments_key: Annotated[SecretStr | None, BlankIsNull] = None
+    """Key of the HMAC-SHA-256 over arguments."""
+    on_failure: Literal["refuse", "allow"] = "refuse"
+    """Calls while the log cannot be written: `refuse` withholds answers and refuses calls, `allow` goes on without a
+    record.
+    """
 
     @property
     def enabled(self) -> bool:

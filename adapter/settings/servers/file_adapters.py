@@ -15,29 +15,26 @@ Tools = Annotated[list[Text], Field(min_length=1)]
 class UploadConsumer(Section):
     """Tools with an argument that names files."""
 
-    type: Literal["upload_consumer"] = Field(description="`upload_consumer`: these tools take files.")
-    tools: Tools = Field(description="Names of the tools.")
-    file_path_argument: Text = Field(
-        description="Argument that names the file or files; may be nested, as in `files[].path`."
-    )
-    uri_scheme: UriScheme = Field(default="upload://", description="Scheme of handles in that argument.")
-    uri_prefix: bool | None = Field(
-        default=None, description="True means `delivery: file_uri`; the name that remote-mcp-adapter uses."
-    )
-    delivery: Literal["path", "file_uri", "base64", "data_uri", "url"] = Field(
-        default="path", description="Form in which the tool gets the file."
-    )
-    max_inline_bytes: ByteSize = Field(
-        default=1024**2, description="Maximum size of a file for `base64` and `data_uri`."
-    )
-    edits: bool | None = Field(
-        default=None,
-        description="True: a file that the tool changes becomes a new artifact. False: tools only read, and get "
-        "the stored file itself. Null: they get a copy.",
-    )
-    allow_plain_paths: bool = Field(
-        default=False, description="Pass on text that is not a handle, instead of refusing it."
-    )
+    type: Literal["upload_consumer"]
+    """`upload_consumer`: these tools take files."""
+    tools: Tools
+    """Names of the tools."""
+    file_path_argument: Text
+    """Argument that names the file or files; may be nested, as in `files[].path`."""
+    uri_scheme: UriScheme = "upload://"
+    """Scheme of handles in that argument."""
+    uri_prefix: bool | None = None
+    """True means `delivery: file_uri`; the name that remote-mcp-adapter uses."""
+    delivery: Literal["path", "file_uri", "base64", "data_uri", "url"] = "path"
+    """Form in which the tool gets the file."""
+    max_inline_bytes: ByteSize = 1024**2
+    """Maximum size of a file for `base64` and `data_uri`."""
+    edits: bool | None = None
+    """True: a file that the tool changes becomes a new artifact. False: tools only read, and get the stored file
+    itself. Null: they get a copy.
+    """
+    allow_plain_paths: bool = False
+    """Pass on text that is not a handle, instead of refusing it."""
     overrides: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
 
     @model_validator(mode="after")
@@ -53,19 +50,14 @@ class UploadConsumer(Section):
 class OutputLocator(Section):
     """Location of a produced file that is not at the requested path."""
 
-    mode: Literal["structured", "regex", "embedded", "resource", "none"] = Field(
-        default="none", description="Part of the result that names or contains the file."
-    )
-    output_path_key: OptionalText = Field(
-        default=None, description="Dotted path in structuredContent, for `structured`."
-    )
-    output_path_regexes: ToolPatterns = Field(
-        default_factory=list, description="Expressions for `regex`; an empty list uses the built-in ones."
-    )
-    every: bool = Field(
-        default=False,
-        description="Keep each file that a result names, for `regex` and `structured`; false keeps the first.",
-    )
+    mode: Literal["structured", "regex", "embedded", "resource", "none"] = "none"
+    """Part of the result that names or contains the file."""
+    output_path_key: OptionalText = None
+    """Dotted path in structuredContent, for `structured`."""
+    output_path_regexes: ToolPatterns = Field(default_factory=list)
+    """Expressions for `regex`; an empty list uses the built-in ones."""
+    every: bool = False
+    """Keep each file that a result names, for `regex` and `structured`; false keeps the first."""
 
     @field_validator("mode", mode="before")
     @classmethod
@@ -76,20 +68,23 @@ class OutputLocator(Section):
 class ArtifactProducer(Section):
     """Tools that write a file."""
 
-    type: Literal["artifact_producer"] = Field(description="`artifact_producer`: these tools produce files.")
-    tools: Tools = Field(description="Names of the tools.")
-    output_path_argument: OptionalText = Field(
-        default=None, description="Argument that tells the tool where to write; null if there is none."
-    )
+    type: Literal["artifact_producer"]
+    """`artifact_producer`: these tools produce files."""
+    tools: Tools
+    """Names of the tools."""
+    output_path_argument: OptionalText = None
+    """Argument that tells the tool where to write; null if there is none."""
     output_locator: OutputLocator = Field(default_factory=OutputLocator)
-    persist: bool = Field(default=True, description="Keep the file; false does not change the result.")
-    expose_as_resource: bool = Field(default=True, description="List these artifacts as resources.")
+    persist: bool = True
+    """Keep the file; false does not change the result."""
+    expose_as_resource: bool = True
+    """List these artifacts as resources."""
     allow_raw_output: bool | None = Field(
-        default=None,
-        validation_alias=AliasChoices("allow_raw_output", "include_raw_output"),
-        description="Embed the content in the result too; null uses `core.defaults.allow_raw_output`.",
+        default=None, validation_alias=AliasChoices("allow_raw_output", "include_raw_output")
     )
-    required: bool = Field(default=False, description="Fail the call if the file cannot be captured.")
+    """Embed the content in the result too; null uses `core.defaults.allow_raw_output`."""
+    required: bool = False
+    """Fail the call if the file cannot be captured."""
     overrides: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
 
     @model_validator(mode="after")

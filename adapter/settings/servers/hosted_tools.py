@@ -48,15 +48,18 @@ class ToolInput(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    type: InputKind = Field(description="Type of the value; scalars are converted from text and numbers.")
-    description: str = Field(default="", description="Description for models.")
-    optional: bool = Field(default=False, description="Allow calls to leave it out.")
-    default: Annotated[Any, BeforeValidator(_spelled_out), Spelled("value of the type, or null")] = Field(
-        default=None, description="Value of an argument that is left out; null means none."
-    )
+    type: InputKind
+    """Type of the value; scalars are converted from text and numbers."""
+    description: str = ""
+    """Description for models."""
+    optional: bool = False
+    """Allow calls to leave it out."""
+    default: Annotated[Any, BeforeValidator(_spelled_out), Spelled("value of the type, or null")] = None
+    """Value of an argument that is left out; null means none."""
     enum: Annotated[
         list[Any] | None, BeforeValidator(_spelled_out), Spelled("list of values of the type, or null")
-    ] = Field(default=None, description="Allowed values; null allows all.")
+    ] = None
+    """Allowed values; null allows all."""
 
     @model_validator(mode="before")
     @classmethod
@@ -79,42 +82,30 @@ class ToolInput(Section):
 class ToolWork(Section):
     """The name and the work of a hosted tool: a statement for a connector, or a script."""
 
-    name: str = Field(description="Unique name: letters, digits, `_`, `-` and `.`.")
-    title: OptionalText = Field(default=None, description="Name for people.")
-    description: str = Field(default="", description="Description for models.")
-    annotations: Annotated[dict[str, Any], Spelled("mapping, as in MCP")] = Field(
-        default_factory=dict,
-        description="Hints such as `readOnlyHint`; calls with `destructiveHint: true` run one by one.",
-    )
-    use: OptionalText = Field(default=None, description="Name of the connector that runs the statement.")
-    statement: OptionalText = Field(
-        default=None,
-        description="Statement for the connector; `{{ inputs.x }}` is bound, `{{ env.X }}` is read at each "
-        "call.",
-    )
-    handler: OptionalText = Field(
-        default=None,
-        description="Script to call, as `file.py#function`, or another program; relative to the settings file.",
-    )
-    runtime: ScriptRuntime = Field(
-        default="inprocess",
-        description="`inprocess` runs trusted Python in the adapter, `subprocess` any program with limits.",
-    )
-    inputs: dict[str, ToolInput] = Field(
-        default_factory=dict, description="Arguments by name; others are refused."
-    )
-    input_schema: Annotated[dict[str, Any] | None, Spelled("JSON Schema of an object, or null")] = Field(
-        default=None, description="One JSON Schema for all arguments, instead of `inputs`."
-    )
-    substitution: Literal["bound", "textual"] = Field(
-        default="bound",
-        description="`textual` inserts inputs into an SQL text where nothing can be bound; a `string` needs an "
-        "`enum`.",
-    )
-    rows: bool = Field(
-        default=False,
-        description="Convert every result to a list of objects.",
-    )
+    name: str
+    """Unique name: letters, digits, `_`, `-` and `.`."""
+    title: OptionalText = None
+    """Name for people."""
+    description: str = ""
+    """Description for models."""
+    annotations: Annotated[dict[str, Any], Spelled("mapping, as in MCP")] = Field(default_factory=dict)
+    """Hints such as `readOnlyHint`; calls with `destructiveHint: true` run one by one."""
+    use: OptionalText = None
+    """Name of the connector that runs the statement."""
+    statement: OptionalText = None
+    """Statement for the connector; `{{ inputs.x }}` is bound, `{{ env.X }}` is read at each call."""
+    handler: OptionalText = None
+    """Script to call, as `file.py#function`, or another program; relative to the settings file."""
+    runtime: ScriptRuntime = "inprocess"
+    """`inprocess` runs trusted Python in the adapter, `subprocess` any program with limits."""
+    inputs: dict[str, ToolInput] = Field(default_factory=dict)
+    """Arguments by name; others are refused."""
+    input_schema: Annotated[dict[str, Any] | None, Spelled("JSON Schema of an object, or null")] = None
+    """One JSON Schema for all arguments, instead of `inputs`."""
+    substitution: Literal["bound", "textual"] = "bound"
+    """`textual` inserts inputs into an SQL text where nothing can be bound; a `string` needs an `enum`."""
+    rows: bool = False
+    """Convert every result to a list of objects."""
 
 
 class ToolSettings(StageKeys, ToolWork):
@@ -154,22 +145,21 @@ class ToolSettings(StageKeys, ToolWork):
 class ToolsCache(Section):
     """Caching of results of read-only statements."""
 
-    enabled: bool = Field(default=False, description="Cache results.")
-    ttl: Seconds = Field(default=120, description="Time that a result is cached.")
-    max_bytes: ByteSize = Field(
-        default=128 << 20, description="Maximum size of all cached results of this server."
-    )
+    enabled: bool = False
+    """Cache results."""
+    ttl: Seconds = 120
+    """Time that a result is cached."""
+    max_bytes: ByteSize = 128 << 20
+    """Maximum size of all cached results of this server."""
 
 
 class Tools(Section):
     """The tools of a server with `upstream.transport: hosted`."""
 
-    directory: Annotated[Path | None, BlankIsNull] = Field(
-        default=None,
-        description="Folder in which each folder or file is a tool.",
-    )
-    require_auth: bool = Field(default=False, description="Refuse to start if a tool has no `auth`.")
+    directory: Annotated[Path | None, BlankIsNull] = None
+    """Folder in which each folder or file is a tool."""
+    require_auth: bool = False
+    """Refuse to start if a tool has no `auth`."""
     cache: ToolsCache = Field(default_factory=ToolsCache)
-    define: list[ToolSettings] = Field(
-        default_factory=list, description="The tools, in the order in which clients see them."
-    )
+    define: list[ToolSettings] = Field(default_factory=list)
+    """The tools, in the order in which clients see them."""

@@ -14,18 +14,16 @@ from adapter.settings.section import Count, OffWord, Seconds, Section, Spelled, 
 class UpstreamPing(Section):
     """Pings of each upstream, and its circuit breaker."""
 
-    enabled: bool = Field(
-        default=True, description="Ping every upstream; if false, the circuit breaker never opens."
-    )
-    interval_seconds: Seconds = Field(default=15, description="Time between two pings.")
-    timeout_seconds: Seconds = Field(default=5, description="Time after which an unanswered ping has failed.")
-    failure_threshold: Count = Field(
-        default=3, description="Number of failed pings in a row that opens the breaker."
-    )
-    open_cooldown_seconds: Seconds = Field(
-        default=30,
-        description="Time that an open breaker refuses calls before the next ping; one success closes it.",
-    )
+    enabled: bool = True
+    """Ping every upstream; if false, the circuit breaker never opens."""
+    interval_seconds: Seconds = 15
+    """Time between two pings."""
+    timeout_seconds: Seconds = 5
+    """Time after which an unanswered ping has failed."""
+    failure_threshold: Count = 3
+    """Number of failed pings in a row that opens the breaker."""
+    open_cooldown_seconds: Seconds = 30
+    """Time that an open breaker refuses calls before the next ping; one success closes it."""
 
 
 @overriding(UpstreamPing, "core.upstream_ping")
@@ -56,51 +54,39 @@ PinningBaseline = Literal["session", "server"]
 class ToolDefaults(Section):
     """Defaults for calls of tools."""
 
-    tool_call_timeout_seconds: Seconds | None = Field(
-        default=60,
-        description="Silence of an upstream after which a tool call fails; a message such as progress restarts "
-        "it. Null: no limit.",
-    )
-    tool_call_total_seconds: Seconds | None = Field(
-        default=None,
-        description="Time after which a call of an upstream's tool fails, whatever it says; null: no limit.",
-    )
-    allow_raw_output: bool = Field(
-        default=False, description="Embed the content of a captured artifact in the tool's result too."
-    )
+    tool_call_timeout_seconds: Seconds | None = 60
+    """Silence of an upstream after which a tool call fails; a message such as progress restarts it. Null: no limit.
+    """
+    tool_call_total_seconds: Seconds | None = None
+    """Time after which a call of an upstream's tool fails, whatever it says; null: no limit."""
+    allow_raw_output: bool = False
+    """Embed the content of a captured artifact in the tool's result too."""
 
 
 class ToolDefaultsOverride(Section):
     """Overrides for some tools; null keeps the value of the level above."""
 
-    tool_call_timeout_seconds: Seconds | None = Field(
-        default=None, description="Overrides `core.defaults.tool_call_timeout_seconds` here; null keeps it."
-    )
-    allow_raw_output: bool | None = Field(
-        default=None, description="Overrides `core.defaults.allow_raw_output` here; null keeps it."
-    )
+    tool_call_timeout_seconds: Seconds | None = None
+    """Overrides `core.defaults.tool_call_timeout_seconds` here; null keeps it."""
+    allow_raw_output: bool | None = None
+    """Overrides `core.defaults.allow_raw_output` here; null keeps it."""
 
 
 class MetadataSanitization(Section):
     """Sanitization of the text in tool definitions before a model reads it."""
 
-    mode: Annotated[SanitizationMode, OffWord] = Field(
-        default="sanitize",
-        description="`sanitize` cleans the text, `block` hides a tool with text that needs cleaning.",
-    )
-    normalize_unicode: bool = Field(default=True, description="Convert text to Unicode form NFKC.")
-    remove_invisible_characters: bool = Field(
-        default=True, description="Remove zero-width, bidirectional, tag and control characters."
-    )
-    max_tool_title_chars: Count | None = Field(
-        default=256, description="Maximum length of a tool's title, in characters."
-    )
-    max_tool_description_chars: Count | None = Field(
-        default=16384, description="Maximum length of a tool's description, in characters."
-    )
-    max_schema_text_chars: Count | None = Field(
-        default=8192, description="Maximum length of a title or description inside a schema, in characters."
-    )
+    mode: Annotated[SanitizationMode, OffWord] = "sanitize"
+    """`sanitize` cleans the text, `block` hides a tool with text that needs cleaning."""
+    normalize_unicode: bool = True
+    """Convert text to Unicode form NFKC."""
+    remove_invisible_characters: bool = True
+    """Remove zero-width, bidirectional, tag and control characters."""
+    max_tool_title_chars: Count | None = 256
+    """Maximum length of a tool's title, in characters."""
+    max_tool_description_chars: Count | None = 16384
+    """Maximum length of a tool's description, in characters."""
+    max_schema_text_chars: Count | None = 8192
+    """Maximum length of a title or description inside a schema, in characters."""
 
 
 @overriding(MetadataSanitization, "core.tool_metadata_sanitization")
@@ -111,16 +97,12 @@ class MetadataSanitizationOverride(Section):
 class DescriptionPolicy(Section):
     """Length of tool descriptions that clients see."""
 
-    mode: DescriptionMode = Field(
-        default="preserve",
-        description="`truncate` cuts descriptions at the limits below, `strip` removes them.",
-    )
-    max_tool_description_chars: Count | None = Field(
-        default=280, description="Limit of `truncate` for a tool's description, in characters."
-    )
-    max_schema_description_chars: Count | None = Field(
-        default=280, description="Limit of `truncate` for descriptions inside schemas, in characters."
-    )
+    mode: DescriptionMode = "preserve"
+    """`truncate` cuts descriptions at the limits below, `strip` removes them."""
+    max_tool_description_chars: Count | None = 280
+    """Limit of `truncate` for a tool's description, in characters."""
+    max_schema_description_chars: Count | None = 280
+    """Limit of `truncate` for descriptions inside schemas, in characters."""
 
 
 @overriding(DescriptionPolicy, "core.tool_description_policy")
@@ -131,25 +113,16 @@ class DescriptionPolicyOverride(Section):
 class DefinitionPinning(Section):
     """Reaction to a tool definition that changes after a client first saw it."""
 
-    mode: Annotated[PinningMode, OffWord] = Field(
-        default="warn",
-        description="`warn` shows the new definition with a warning, `block` refuses it, `off` does not "
-        "compare.",
-    )
-    block_strategy: BlockStrategy = Field(
-        default="error",
-        description="Reaction of `block`: answer with an error, or show only the unchanged tools "
-        "(`baseline_subset`).",
-    )
-    block_error_session_action: SessionAction = Field(
-        default="invalidate",
-        description="Treatment of the session after the error of `block`: end it, or keep it.",
-    )
-    baseline: PinningBaseline = Field(
-        default="session",
-        description="Tools that a session is compared with: those that it first saw (`session`), or that any "
-        "session first saw (`server`).",
-    )
+    mode: Annotated[PinningMode, OffWord] = "warn"
+    """`warn` shows the new definition with a warning, `block` refuses it, `off` does not compare."""
+    block_strategy: BlockStrategy = "error"
+    """Reaction of `block`: answer with an error, or show only the unchanged tools (`baseline_subset`)."""
+    block_error_session_action: SessionAction = "invalidate"
+    """Treatment of the session after the error of `block`: end it, or keep it."""
+    baseline: PinningBaseline = "session"
+    """Tools that a session is compared with: those that it first saw (`session`), or that any session first saw
+    (`server`).
+    """
 
 
 @overriding(DefinitionPinning, "core.tool_definition_pinning")
@@ -198,27 +171,21 @@ def _claims(
 class AccessEntry(Section):
     """Rule for the callers that fulfil all its conditions; without a condition it is for everybody."""
 
-    principals: Condition = Field(
-        default=None,
-        description="Callers by name: of their static token, `default` for `core.auth.token`, `VALUE@ISSUER`, "
-        "`anonymous`.",
-    )
-    scopes: Condition = Field(default=None, description="OAuth scopes of which the caller must have all.")
-    claims: Annotated[dict[str, ClaimValue | list[ClaimValue]] | None, AfterValidator(_claims)] = Field(
-        default=None,
-        description="Claims of the caller's token, each with a value or a list of which it must have one; `a.b` "
-        "is a member of `a`.",
-    )
-    tools: Patterns = Field(default_factory=list, description="Tools that these callers may see and call.")
-    resources: Patterns = Field(
-        default_factory=list,
-        description="Resources that these callers may see and read, by URI; templates are compared as written.",
-    )
-    prompts: Patterns = Field(default_factory=list, description="Prompts that these callers may see and get.")
-    deny: Patterns = Field(
-        default_factory=list,
-        description="Names and URIs that these callers may not use, whatever other entries allow.",
-    )
+    principals: Condition = None
+    """Callers by name: of their static token, `default` for `core.auth.token`, `VALUE@ISSUER`, `anonymous`."""
+    scopes: Condition = None
+    """OAuth scopes of which the caller must have all."""
+    claims: Annotated[dict[str, ClaimValue | list[ClaimValue]] | None, AfterValidator(_claims)] = None
+    """Claims of the caller's token, each with a value or a list of which it must have one; `a.b` is a member of `a`.
+    """
+    tools: Patterns = Field(default_factory=list)
+    """Tools that these callers may see and call."""
+    resources: Patterns = Field(default_factory=list)
+    """Resources that these callers may see and read, by URI; templates are compared as written."""
+    prompts: Patterns = Field(default_factory=list)
+    """Prompts that these callers may see and get."""
+    deny: Patterns = Field(default_factory=list)
+    """Names and URIs that these callers may not use, whatever other entries allow."""
 
     @model_validator(mode="after")
     def _says_something(self) -> AccessEntry:

@@ -79,85 +79,59 @@ def _transport(value: object) -> object:
 class ClientHeaders(Section):
     """Client headers that are forwarded to the upstream."""
 
-    required: HeaderNames = Field(
-        default_factory=list, description="Headers that every request must have, otherwise it gets 400."
-    )
-    passthrough: HeaderNames = Field(
-        default_factory=list,
-        description="Client headers that are forwarded, in addition to the standard ones in `docs/headers.md`.",
-    )
+    required: HeaderNames = Field(default_factory=list)
+    """Headers that every request must have, otherwise it gets 400."""
+    passthrough: HeaderNames = Field(default_factory=list)
+    """Client headers that are forwarded, in addition to the standard ones in `docs/headers.md`."""
 
 
 class ServerHeaders(Section):
     """Headers of the upstream's answers that are forwarded: all except those that `docs/headers.md` lists."""
 
-    drop: HeaderNames = Field(default_factory=list, description="Additional headers that are removed.")
-    passthrough: HeaderNames = Field(
-        default_factory=list,
-        description="Headers of that list that are forwarded anyway; connection headers never are.",
-    )
+    drop: HeaderNames = Field(default_factory=list)
+    """Additional headers that are removed."""
+    passthrough: HeaderNames = Field(default_factory=list)
+    """Headers of that list that are forwarded anyway; connection headers never are."""
 
 
 class UpstreamSettings(Section):
     """Connection to the upstream."""
 
-    transport: Annotated[Transport, BeforeValidator(_transport)] = Field(
-        default="streamable_http",
-        description="Transport of the upstream. `sse` is that of 2024-11-05, `stdio` starts `command`, `hosted` "
-        "runs `servers[].tools`; `http` and `streamable-http` mean the default.",
-    )
-    url: Annotated[HttpUrl | None, BlankIsNull] = Field(
-        default=None,
-        description="URL of the upstream's MCP endpoint, of its event stream for sse; required for both.",
-    )
-    insecure_tls: bool = Field(default=False, description="Do not verify the upstream's certificate.")
-    static_headers: dict[str, str] = Field(
-        default_factory=dict,
-        repr=False,
-        description="Headers added to every request to the upstream; their values are secrets.",
-    )
+    transport: Annotated[Transport, BeforeValidator(_transport)] = "streamable_http"
+    """Transport of the upstream. `sse` is that of 2024-11-05, `stdio` starts `command`, `hosted` runs
+    `servers[].tools`; `http` and `streamable-http` mean the default.
+    """
+    url: Annotated[HttpUrl | None, BlankIsNull] = None
+    """URL of the upstream's MCP endpoint, of its event stream for sse; required for both."""
+    insecure_tls: bool = False
+    """Do not verify the upstream's certificate."""
+    static_headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Headers added to every request to the upstream; their values are secrets."""
     auth: UpstreamAuth = Field(default_factory=UpstreamAuth)
-    command: OptionalText = Field(
-        default=None,
-        description="Program of a stdio server: a name in PATH, or a path relative to the settings file.",
-    )
-    args: list[str] = Field(default_factory=list, description="Arguments of the program, one entry each.")
-    env: dict[str, str] = Field(
-        default_factory=dict,
-        repr=False,
-        description="Environment variables of the program; their values are secrets.",
-    )
-    inherit_env: TextList = Field(
-        default_factory=list,
-        description="Further variables of the adapter's environment that the program gets; `*` at the end stands "
-        "for any characters.",
-    )
-    cwd: Annotated[Path | None, BlankIsNull] = Field(
-        default=None,
-        description="Working directory of the program; null: that of the adapter.",
-    )
-    process: ProcessMode = Field(
-        default="per_session",
-        description="Clients that share one process of a stdio server; `docs/stdio.md` compares the modes.",
-    )
-    max_processes: Count = Field(
-        default=100, description="Maximum number of processes of this server at the same time."
-    )
-    idle_ttl_seconds: Annotated[Seconds | None, BlankIsNull] = Field(
-        default=1800,
-        description="Time without a request or open stream after which a process is stopped; null: never.",
-    )
-    start_timeout_seconds: Seconds = Field(
-        default=60, description="Time within which a started process must answer its first request."
-    )
-    stop_grace_seconds: Seconds = Field(
-        default=5, description="Time within which a process must end by itself; then it is killed."
-    )
-    bridge: Literal["auto", "never"] = Field(
-        default="auto",
-        description="Requests in an era that the server does not speak: `auto` [translates](eras.md) them, "
-        "`never` passes them on.",
-    )
+    command: OptionalText = None
+    """Program of a stdio server: a name in PATH, or a path relative to the settings file."""
+    args: list[str] = Field(default_factory=list)
+    """Arguments of the program, one entry each."""
+    env: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Environment variables of the program; their values are secrets."""
+    inherit_env: TextList = Field(default_factory=list)
+    """Further variables of the adapter's environment that the program gets; `*` at the end stands for any characters.
+    """
+    cwd: Annotated[Path | None, BlankIsNull] = None
+    """Working directory of the program; null: that of the adapter."""
+    process: ProcessMode = "per_session"
+    """Clients that share one process of a stdio server; `docs/stdio.md` compares the modes."""
+    max_processes: Count = 100
+    """Maximum number of processes of this server at the same time."""
+    idle_ttl_seconds: Annotated[Seconds | None, BlankIsNull] = 1800
+    """Time without a request or open stream after which a process is stopped; null: never."""
+    start_timeout_seconds: Seconds = 60
+    """Time within which a started process must answer its first request."""
+    stop_grace_seconds: Seconds = 5
+    """Time within which a process must end by itself; then it is killed."""
+    bridge: Literal["auto", "never"] = "auto"
+    """Requests in an era that the server does not speak: `auto` [translates](eras.md) them, `never` passes them on.
+    """
     client_headers: ClientHeaders = Field(default_factory=ClientHeaders)
     server_headers: ServerHeaders = Field(default_factory=ServerHeaders)
 
@@ -190,15 +164,12 @@ class UpstreamSettings(Section):
 class HostSettings(Section):
     """Extensions of MCP that only some hosts understand, for the tools of this server."""
 
-    openai_file_params: Annotated[Literal["auto", "on", "off"], OnWord, OffWord] = Field(
-        default="auto",
-        description="Take files that ChatGPT attaches (`openai/fileParams`): `auto` for clients that are known to "
-        "do so, `on` for all.",
-    )
-    file_url_allow: TextList = Field(
-        default_factory=list,
-        description="Hosts (`name` or `name:port`) with private addresses from which such files may be fetched.",
-    )
+    openai_file_params: Annotated[Literal["auto", "on", "off"], OnWord, OffWord] = "auto"
+    """Take files that ChatGPT attaches (`openai/fileParams`): `auto` for clients that are known to do so, `on` for
+    all.
+    """
+    file_url_allow: TextList = Field(default_factory=list)
+    """Hosts (`name` or `name:port`) with private addresses from which such files may be fetched."""
 
     @field_validator("file_url_allow")
     @classmethod
@@ -214,55 +185,44 @@ class HostSettings(Section):
 class ServerSettings(Section):
     """One MCP server and its mount."""
 
-    id: Id = Field(description="Unique name of the server: letters, digits, `_` and `-`.")
-    mount_path: UrlPath = Field(
-        default="",
-        description="Unique path at which clients reach this server.",
-        json_schema_extra={"shown": "`/mcp/{id}`"},
-    )
-    upstream: UpstreamSettings = Field(description="Connection to the upstream.")
+    id: Id
+    """Unique name of the server: letters, digits, `_` and `-`."""
+    mount_path: UrlPath = Field(default="", json_schema_extra={"shown": "`/mcp/{id}`"})
+    """Unique path at which clients reach this server."""
+    upstream: UpstreamSettings
+    """Connection to the upstream."""
     upstream_ping: UpstreamPingOverride = Field(default_factory=UpstreamPingOverride)
     tool_defaults: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
     tools: Tools = Field(default_factory=Tools)
-    stages: dict[str, ToolStages] = Field(
-        default_factory=dict,
-        description="Stages of tools, by globs for their names (`*`, `?`). The last glob that sets a key wins; a "
-        "tool's own definition wins over all.",
-    )
+    stages: dict[str, ToolStages] = Field(default_factory=dict)
+    """Stages of tools, by globs for their names (`*`, `?`). The last glob that sets a key wins; a tool's own
+    definition wins over all.
+    """
     errors: StageErrors = Field(default_factory=StageErrors)
-    adapters: list[FileAdapter] = Field(default_factory=list, description="Tools that take or produce files.")
+    adapters: list[FileAdapter] = Field(default_factory=list)
+    """Tools that take or produce files."""
     hosts: HostSettings = Field(default_factory=HostSettings)
-    in_mounts: bool = Field(
-        default=False,
-        description="Allow the server in merged mounts although it gets credentials or headers of the client.",
-    )
-    access: AccessEntries = Field(
-        default=None,
-        description="Rules for who may use which tools, resources and prompts ([policies](policies.md)); null "
-        "allows everything, else what no rule allows is hidden.",
-    )
-    disabled_tools: ToolPatterns = Field(
-        default_factory=list,
-        description="Hidden tools: exact names, or expressions that match whole names.",
-    )
-    code_mode_enabled: bool | None = Field(
-        default=None, description="Overrides `core.code_mode_enabled` for this server."
-    )
-    shorten_descriptions: bool | None = Field(
-        default=None, description="Overrides `core.shorten_descriptions` for this server."
-    )
-    short_description_max_tokens: Count | None = Field(
-        default=None, description="Overrides `core.short_description_max_tokens` for this server."
-    )
+    in_mounts: bool = False
+    """Allow the server in merged mounts although it gets credentials or headers of the client."""
+    access: AccessEntries = None
+    """Rules for who may use which tools, resources and prompts ([policies](policies.md)); null allows everything,
+    else what no rule allows is hidden.
+    """
+    disabled_tools: ToolPatterns = Field(default_factory=list)
+    """Hidden tools: exact names, or expressions that match whole names."""
+    code_mode_enabled: bool | None = None
+    """Overrides `core.code_mode_enabled` for this server."""
+    shorten_descriptions: bool | None = None
+    """Overrides `core.shorten_descriptions` for this server."""
+    short_description_max_tokens: Count | None = None
+    """Overrides `core.short_description_max_tokens` for this server."""
     tool_description_policy: DescriptionPolicyOverride = Field(default_factory=DescriptionPolicyOverride)
     tool_metadata_sanitization: MetadataSanitizationOverride = Field(
         default_factory=MetadataSanitizationOverride
     )
     tool_definition_pinning: DefinitionPinningOverride = Field(default_factory=DefinitionPinningOverride)
-    tools_lock: Annotated[Path | None, BlankIsNull] = Field(
-        default=None,
-        description="Lock file with the tool definitions that every session starts from.",
-    )
+    tools_lock: Annotated[Path | None, BlankIsNull] = None
+    """Lock file with the tool definitions that every session starts from."""
 
     @model_validator(mode="before")
     @classmethod

@@ -27,37 +27,31 @@ CacheControl = Literal["no-store", "immutable"]
 class SyncDefaults(Section):
     """Defaults for tools without a policy."""
 
-    cache_control: CacheControl | None = Field(
-        default=None, description="Cache directive in their descriptions; null adds none."
-    )
+    cache_control: CacheControl | None = None
+    """Cache directive in their descriptions; null adds none."""
 
 
 class SyncPolicy(Section):
     """Policy for the tools that a glob matches; the first policy that matches applies."""
 
-    match: Line = Field(
-        description="Glob for tool names, or for `server.tool`: `*` matches one part, `**` any number of parts."
-    )
-    cache_control: CacheControl | None = Field(
-        default=None, description="Cache directive in their descriptions; null uses `state_sync.defaults`."
-    )
-    invalidates: Entries = Field(
-        default_factory=list, description="Globs for tools: a successful call makes their data outdated."
-    )
+    match: Line
+    """Glob for tool names, or for `server.tool`: `*` matches one part, `**` any number of parts."""
+    cache_control: CacheControl | None = None
+    """Cache directive in their descriptions; null uses `state_sync.defaults`."""
+    invalidates: Entries = Field(default_factory=list)
+    """Globs for tools: a successful call makes their data outdated."""
 
 
 class StateSyncSettings(Section):
     """Messages to models about outdated tool data."""
 
     defaults: SyncDefaults = Field(default_factory=SyncDefaults)
-    wording: Literal["element", "system"] = Field(
-        default="element",
-        description="Form of the message about outdated data: an XML `element`, or a `system` sentence.",
-    )
-    policies: list[SyncPolicy] = Field(default_factory=list, description="Policies for tools.")
-    observer: CodeReference = Field(
-        default=None, description="Function that is called when data becomes outdated."
-    )
+    wording: Literal["element", "system"] = "element"
+    """Form of the message about outdated data: an XML `element`, or a `system` sentence."""
+    policies: list[SyncPolicy] = Field(default_factory=list)
+    """Policies for tools."""
+    observer: CodeReference = None
+    """Function that is called when data becomes outdated."""
 
 
 AUTH_PLUGINS = ("allow_all", "api_key", "jwt")
@@ -91,14 +85,12 @@ Vary = Annotated[list[Annotated[str, AfterValidator(_varying)]], Listed]
 class ToolAuth(Section):
     """Authentication for a tool."""
 
-    plugin: Text = Field(
-        description="Plugin: `allow_all`, `api_key`, `jwt`, or a function as `file.py#function`."
-    )
+    plugin: Text
+    """Plugin: `allow_all`, `api_key`, `jwt`, or a function as `file.py#function`."""
     policy: Annotated[dict[str, Any], Spelled("mapping of names to values")] = Field(
-        default_factory=dict,
-        repr=False,
-        description="Options of the plugin; may contain `{{ env.NAME }}`. The values are secrets.",
+        default_factory=dict, repr=False
     )
+    """Options of the plugin; may contain `{{ env.NAME }}`. The values are secrets."""
 
     @field_validator("plugin")
     @classmethod
@@ -135,71 +127,58 @@ def _holds_placeholder(value: Any) -> bool:
 class Mappers(Section):
     """Functions that change arguments and results."""
 
-    input: CodeReference = Field(default=None, description="Function that returns new arguments.")
-    output: CodeReference = Field(default=None, description="Function that returns a new result.")
+    input: CodeReference = None
+    """Function that returns new arguments."""
+    output: CodeReference = None
+    """Function that returns a new result."""
 
 
 class RateSettings(Section):
     """Rate limit of a tool."""
 
-    window: Seconds = Field(
-        default=60, description="Length of the sliding window in which calls are counted."
-    )
-    max: Count = Field(
-        description="Maximum number of calls in that window; more are refused and are not counted."
-    )
-    key: RateKey = Field(
-        default="identity",
-        description="Calls that are counted together: of one `identity` from auth, one `principal`, one "
-        "`session`, or of the `tool`.",
-    )
+    window: Seconds = 60
+    """Length of the sliding window in which calls are counted."""
+    max: Count
+    """Maximum number of calls in that window; more are refused and are not counted."""
+    key: RateKey = "identity"
+    """Calls that are counted together: of one `identity` from auth, one `principal`, one `session`, or of the `tool`.
+    """
 
-    shared: bool = Field(
-        default=False,
-        description="Count the calls of all replicas together, at the cost of a request to the state store for "
-        "each.",
-    )
+    shared: bool = False
+    """Count the calls of all replicas together, at the cost of a request to the state store for each."""
 
 
 class ConcurrencySettings(Section):
     """Concurrency limit of a tool, in each replica."""
 
-    max_active: Count = Field(description="Maximum number of running calls.")
-    max_queue: Annotated[int, Field(ge=0), Spelled("whole number")] = Field(
-        default=0, description="Maximum number of waiting calls; more are refused."
-    )
+    max_active: Count
+    """Maximum number of running calls."""
+    max_queue: Annotated[int, Field(ge=0), Spelled("whole number")] = 0
+    """Maximum number of waiting calls; more are refused."""
 
 
 class StageLimits(Section):
     """Limits for calls of a tool; null sets no limit."""
 
-    concurrency: ConcurrencySettings | None = Field(default=None, description="Limit of simultaneous calls.")
-    rate: RateSettings | None = Field(default=None, description="Limit of calls in a time window.")
-    egress: Annotated[ByteSize, AfterValidator(_large_enough)] | None = Field(
-        default=None, description="Maximum size of a result, at least `1Ki`; the rest is left out."
-    )
-    timeout: Seconds | None = Field(
-        default=None,
-        description="Deadline of a hosted tool's call, for all stages; null: 30 s, or its connector's "
-        "`timeout_seconds` if more.",
-    )
+    concurrency: ConcurrencySettings | None = None
+    """Limit of simultaneous calls."""
+    rate: RateSettings | None = None
+    """Limit of calls in a time window."""
+    egress: Annotated[ByteSize, AfterValidator(_large_enough)] | None = None
+    """Maximum size of a result, at least `1Ki`; the rest is left out."""
+    timeout: Seconds | None = None
+    """Deadline of a hosted tool's call, for all stages; null: 30 s, or its connector's `timeout_seconds` if more."""
 
 
 class LargeResults(Section):
     """Results that are too large to be shown whole: their parts become artifacts, of which the beginning is shown."""
 
-    above: Annotated[ByteSize, Field(ge=8192)] = Field(
-        default=64 << 10,
-        description="Size of a result, as JSON, above which its largest parts become artifacts; at least `8Ki`.",
-    )
-    hosts: bool = Field(
-        default=True,
-        description="Lower `above` for a client that is known to show its model less "
-        "([files](files.md#large-results)).",
-    )
-    preview: Annotated[ByteSize, Field(ge=256)] = Field(
-        default=4 << 10, description="Size of what is shown of each such part, at most half of `above`."
-    )
+    above: Annotated[ByteSize, Field(ge=8192)] = 64 << 10
+    """Size of a result, as JSON, above which its largest parts become artifacts; at least `8Ki`."""
+    hosts: bool = True
+    """Lower `above` for a client that is known to show its model less ([files](files.md#large-results))."""
+    preview: Annotated[ByteSize, Field(ge=256)] = 4 << 10
+    """Size of what is shown of each such part, at most half of `above`."""
 
     @model_validator(mode="after")
     def _is_a_part(self) -> LargeResults:
@@ -214,19 +193,17 @@ class StageCache(Section):
     The section is refused if neither it nor the server's section enables caching.
     """
 
-    enabled: bool | None = Field(default=None, description="Overrides `servers[].tools.cache.enabled`.")
-    ttl: Seconds | None = Field(default=None, description="Overrides `servers[].tools.cache.ttl`.")
+    enabled: bool | None = None
+    """Overrides `servers[].tools.cache.enabled`."""
+    ttl: Seconds | None = None
+    """Overrides `servers[].tools.cache.ttl`."""
     vary: Annotated[
         Vary | None, Spelled("list of `identity`, `principal`, `session`, `header:NAME`, or null")
-    ] = Field(
-        default=None,
-        description="Callers that differ in these share no result; null: `identity` if the tool has auth.",
-    )
+    ] = None
+    """Callers that differ in these share no result; null: `identity` if the tool has auth."""
 
-    shared: bool = Field(
-        default=False,
-        description="Share results with all replicas, at the cost of a request to the state store for each call.",
-    )
+    shared: bool = False
+    """Share results with all replicas, at the cost of a request to the state store for each call."""
 
     def idle(self, server_keeps: bool) -> bool:
         """Tell whether it configures a cache that is not enabled, which is a mistake."""
@@ -236,34 +213,31 @@ class StageCache(Section):
 class ToolStateSync(Section):
     """Messages to models about outdated data of a tool."""
 
-    cache_control: CacheControl | None = Field(
-        default=None, description="Cache directive in its description; null uses `state_sync`."
-    )
-    invalidates: Entries = Field(
-        default_factory=list, description="Globs for tools: a successful call makes their data outdated."
-    )
+    cache_control: CacheControl | None = None
+    """Cache directive in its description; null uses `state_sync`."""
+    invalidates: Entries = Field(default_factory=list)
+    """Globs for tools: a successful call makes their data outdated."""
 
 
 class StageErrors(Section):
     """Form of errors; null keeps the value of the level above."""
 
-    mode: ErrorMode | None = Field(default=None, description="Overrides `core.errors.mode` here.")
+    mode: ErrorMode | None = None
+    """Overrides `core.errors.mode` here."""
 
 
 class StageKeys(Section):
     """The stages that a tool may have, hosted or not."""
 
-    auth: ToolAuth | None = Field(
-        default=None, description="Authentication; null allows everybody who may call the server."
-    )
+    auth: ToolAuth | None = None
+    """Authentication; null allows everybody who may call the server."""
     mappers: Mappers = Field(default_factory=Mappers)
-    middleware: Entries = Field(
-        default_factory=list,
-        description="Functions around the execution, as `file.py#function`; the first is the outermost.",
-    )
+    middleware: Entries = Field(default_factory=list)
+    """Functions around the execution, as `file.py#function`; the first is the outermost."""
     limits: StageLimits = Field(default_factory=StageLimits)
     cache: StageCache = Field(default_factory=StageCache)
-    presenter: OptionalText = Field(default=None, description="Name of an entry in `presenters`.")
+    presenter: OptionalText = None
+    """Name of an entry in `presenters`."""
     state_sync: ToolStateSync = Field(default_factory=ToolStateSync)
     errors: StageErrors = Field(default_factory=StageErrors)
 
@@ -272,14 +246,9 @@ class ToolStages(StageKeys):
     """Stages of the tools that a glob matches; null means that a key is not set."""
 
     # BaseModel has a method of the name that the file uses.
-    validated: bool = Field(
-        default=False,
-        alias="validate",
-        description="Check arguments against the tool's schema before the upstream gets them.",
-    )
-    cache: StageCache = Field(
-        default_factory=StageCache, description="Caching of results; only for tools with `readOnlyHint`."
-    )
-    large_results: LargeResults | None = Field(
-        default=None, description="Keep what is too large of a result as artifacts; null shows results whole."
-    )
+    validated: bool = Field(default=False, alias="validate")
+    """Check arguments against the tool's schema before the upstream gets them."""
+    cache: StageCache = Field(default_factory=StageCache)
+    """Caching of results; only for tools with `readOnlyHint`."""
+    large_results: LargeResults | None = None
+    """Keep what is too large of a result as artifacts; null shows results whole."""

@@ -39,62 +39,41 @@ PER_CALLER: frozenset[AuthType] = frozenset({"passthrough", "token_exchange", "a
 class UpstreamAuth(Section):
     """Credentials for the requests to the upstream; `docs/upstream-auth.md` compares the types."""
 
-    type: AuthType = Field(
-        default="none",
-        description="Origin of the credentials: `static_headers` (`none`, `static`), the caller's token "
-        "(`passthrough`), the adapter's (`client_credentials`), one exchanged for the caller's "
-        "(`token_exchange`), or one that the caller authorizes (`authorization_code`).",
-    )
-    metadata: bool = Field(
-        default=False,
-        description="For `passthrough`: publish the upstream's protected-resource metadata as that of the mount.",
-    )
-    issuer: Annotated[SecureUrl | None, BlankIsNull] = Field(
-        default=None,
-        description="Authorization server; its metadata (RFC 8414 or OpenID Connect Discovery) name the token "
-        "endpoint.",
-    )
-    token_endpoint: Annotated[SecureUrl | None, BlankIsNull] = Field(
-        default=None, description="URL that issues tokens; null finds it by `issuer`."
-    )
-    authorization_endpoint: Annotated[SecureUrl | None, BlankIsNull] = Field(
-        default=None,
-        description="For `authorization_code`: URL at which people sign in; null: from the metadata.",
-    )
-    client_id: OptionalText = Field(
-        default=None,
-        description="Client id of the adapter; for `authorization_code` null uses a client id metadata document "
-        "or dynamic registration.",
-    )
-    client_secret: Annotated[SecretStr | None, BlankIsNull] = Field(
-        default=None, description="Client secret; write `${VAR}` instead of the secret."
-    )
+    type: AuthType = "none"
+    """Origin of the credentials: `static_headers` (`none`, `static`), the caller's token (`passthrough`), the
+    adapter's (`client_credentials`), one exchanged for the caller's (`token_exchange`), or one that the caller
+    authorizes (`authorization_code`).
+    """
+    metadata: bool = False
+    """For `passthrough`: publish the upstream's protected-resource metadata as that of the mount."""
+    issuer: Annotated[SecureUrl | None, BlankIsNull] = None
+    """Authorization server; its metadata (RFC 8414 or OpenID Connect Discovery) name the token endpoint."""
+    token_endpoint: Annotated[SecureUrl | None, BlankIsNull] = None
+    """URL that issues tokens; null finds it by `issuer`."""
+    authorization_endpoint: Annotated[SecureUrl | None, BlankIsNull] = None
+    """For `authorization_code`: URL at which people sign in; null: from the metadata."""
+    client_id: OptionalText = None
+    """Client id of the adapter; for `authorization_code` null uses a client id metadata document or dynamic
+    registration.
+    """
+    client_secret: Annotated[SecretStr | None, BlankIsNull] = None
+    """Client secret; write `${VAR}` instead of the secret."""
     client_authentication: Literal["client_secret_basic", "client_secret_post", "private_key_jwt"] | None = (
-        Field(
-            default=None,
-            description="Proof of being the client; null: `private_key_jwt` with a `private_key_file`, else "
-            "`client_secret_basic`.",
-        )
+        None
     )
-    private_key_file: Annotated[Path | None, BlankIsNull] = Field(
-        default=None,
-        description="PEM file with the private key for `private_key_jwt` (RFC 7523), relative to the settings file.",
-    )
-    private_key_id: OptionalText = Field(
-        default=None, description="Key id (`kid`) under which the authorization server knows the public key."
-    )
-    assertion_audience: OptionalText = Field(
-        default=None,
-        description="Audience of the signed assertion; null: the token endpoint.",
-    )
-    scopes: Scopes = Field(default_factory=list, description="Scopes to ask for.")
-    resource: OptionalText = Field(
-        default=None,
-        description="Resource to ask a token for (RFC 8707), usually the URL of the upstream; null sends none.",
-    )
-    audience: OptionalText = Field(
-        default=None, description="Audience to ask a token for (RFC 8693); null sends none."
-    )
+    """Proof of being the client; null: `private_key_jwt` with a `private_key_file`, else `client_secret_basic`."""
+    private_key_file: Annotated[Path | None, BlankIsNull] = None
+    """PEM file with the private key for `private_key_jwt` (RFC 7523), relative to the settings file."""
+    private_key_id: OptionalText = None
+    """Key id (`kid`) under which the authorization server knows the public key."""
+    assertion_audience: OptionalText = None
+    """Audience of the signed assertion; null: the token endpoint."""
+    scopes: Scopes = Field(default_factory=list)
+    """Scopes to ask for."""
+    resource: OptionalText = None
+    """Resource to ask a token for (RFC 8707), usually the URL of the upstream; null sends none."""
+    audience: OptionalText = None
+    """Audience to ask a token for (RFC 8693); null sends none."""
 
     @property
     def per_caller(self) -> bool:
