@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +25,10 @@ class CommandParser(argparse.ArgumentParser):
     def add_switch(self, name: str, text: str) -> None:
         """Add a flag without a value; ``text`` is its help."""
         self.add_argument(name, action="store_true", help=text)
+
+    def add_list(self, name: str, metavar: str, text: str, kind: Callable[[str], object] = str) -> None:
+        """Add a flag that may be given several times, and whose values are a list."""
+        self.add_argument(name, action="append", default=[], type=kind, metavar=metavar, help=text)
 
 
 class HelpText(argparse.HelpFormatter):
@@ -172,7 +176,7 @@ _NO_FILE = (
 )
 
 
-def add_settings_flags(command: argparse.ArgumentParser) -> None:
+def add_settings_flags(command: CommandParser) -> None:
     """Add ``--config`` and the flags that override settings."""
     command.add_argument(
         "--config",
@@ -183,14 +187,8 @@ def add_settings_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--host", metavar="H", help="overrides core.host")
     command.add_argument("--port", metavar="P", help="overrides core.port")
     command.add_argument("--log-level", metavar="L", help="overrides core.log_level")
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="settings",
-        help="overrides any setting, for example --set sessions.max_active=100; may be repeated",
-    )
+    text = "overrides any setting, for example --set sessions.max_active=100; may be repeated"
+    command.add_list("--set", "KEY=VALUE", text)
 
 
 def load_settings(arguments: argparse.Namespace) -> Settings:
@@ -265,7 +263,7 @@ def overrides_of(arguments: argparse.Namespace) -> dict[str, str]:
     from adapter.settings.section import Problem, SettingsError
 
     overrides: dict[str, str] = {}
-    for text in arguments.settings:
+    for text in arguments.set:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise SettingsError([Problem("--set", f"write KEY=VALUE; {key or 'this'} has no value")])

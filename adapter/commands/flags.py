@@ -1,4 +1,4 @@
-"""The arguments of commands that review what servers offer, act as a client, or prepare one."""
+"""The arguments of all commands, in the order in which help shows these."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from adapter.commands.command_parser import (
     add_settings_flags,
     add_topics,
 )
+from adapter.commands.wrap.flags import add_wrap
 
 CLIENT_NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "goose", "gemini-cli")
 """The clients that install knows; named here because help is shown without loading what knows them."""
@@ -20,16 +21,78 @@ CLIENT_NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "g
 _TOKEN = "the adapter's token (default: $MCP_ADAPTER_TOKEN)"  # noqa: S105 (a sentence)
 
 
-def add_commands(commands: Commands) -> None:
+def add_commands(parser: CommandParser) -> None:
     """Add all of them."""
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    add_wrap(commands)
+    _add_of_settings(commands)
     _add_pins(commands)
     _add_grants(commands)
     _add_doctor(commands)
-    _add_upload(commands)
-    _add_download(commands)
+    _add_files(commands)
     _add_client(commands)
-    _add_connect(commands)
     _add_install(commands)
+    topics = add_topics(commands, "config", "show documentation of the settings file")
+    add_command(topics, "reference", "print every setting as a Markdown page")
+    add_command(topics, "schema", "print a JSON Schema of the settings file, for editors")
+    completion = add_command(commands, "completion", "print a script that completes mcp-adapter in a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    completion.set_defaults(parser=parser)
+    demo = add_command(commands, "demo", "run the adapter in front of a demo server on loopback", "demo")
+    demo.add_argument("--host", default="127.0.0.1", help="address to bind (default: %(default)s)")
+    demo.add_argument("--port", type=int, default=8932, help="port to bind (default: %(default)s)")
+
+
+# --- settings -----------------------------------------------------------------------------------------------------
+
+
+def _add_of_settings(commands: Commands) -> None:
+    init = add_command(commands, "init", "write a settings file, empty or from the servers of an MCP client")
+    init.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        default=Path("config.yaml"),
+        metavar="FILE",
+        help="the file to write (default: %(default)s); - prints it",
+    )
+    init.add_argument(
+        "--from",
+        dest="source",
+        metavar="FILE",
+        help="configuration of an MCP client (Claude, Cursor, VS Code …) whose servers are taken; - reads "
+        "standard input",
+    )
+    init.add_switch("--force", "overwrite a file that exists")
+    text = "also write the JSON Schema beside it, with which editors complete and check keys"
+    init.add_switch("--schema", text)
+    serve = add_command(commands, "serve", "run the adapter")
+    add_settings_flags(serve)
+    serve.add_switch("--watch", "use changed settings and scripts at once, also such that need a new process")
+    serve.add_switch(
+        "--retry-start",
+        "stay up when the start fails, with failing readiness and the reason in /healthz, and try again "
+        "(also: MCP_ADAPTER_RETRY_START=1)",
+    )
+    # The number of starts that have failed before this one.
+    serve.add_argument("--failed-starts", type=int, default=0, help=argparse.SUPPRESS)
+    # What the command starts itself as where there are workers: the process is the same, its memory is not.
+    serve.add_switch("--supervise", argparse.SUPPRESS)
+    # Of a process that serves, which has another one read its settings again.
+    serve.add_switch("--read-settings", argparse.SUPPRESS)
+    check = add_command(commands, "check", "find problems of the settings, without serving them")
+    add_settings_flags(check)
+    check.add_switch("--effective", "print all settings as they hold, with secrets masked")
+    text = "also connect to each server, issuer of tokens and Redis; exits with 1 if one is unreachable"
+    check.add_switch("--connect", text)
+    check.add_switch("--json", JSON)
+    plan = add_command(commands, "plan", "show the stages of a tool's calls")
+    plan.add_argument("server", metavar="SERVER", help="id of the server")
+    plan.add_argument(
+        "tool", nargs="?", metavar="TOOL", help="name of the tool (default: all configured tools)"
+    )
+    add_settings_flags(plan)
+    plan.add_switch("--json", JSON)
 
 
 # --- pins and grants ----------------------------------------------------------------------------------------------
@@ -98,17 +161,12 @@ def _add_grants(commands: Commands) -> None:
 
 
 def _add_doctor(commands: Commands) -> None:
-    doctor = add_command(
-        commands,
-        "doctor",
-        "look at the adapter, its machine and its servers as a client would meet them",
-        "commands.doctor.examination",
-    )
+    text = "look at the adapter, its machine and its servers as a client would meet them"
+    doctor = add_command(commands, "doctor", text, "commands.doctor.examination")
     doctor.add_argument("--server", metavar="ID", help="only this server")
     doctor.add_argument("--tool", help="move a file through this tool of the server, there and back")
-    doctor.add_argument(
-        "--arguments", default="{}", metavar="JSON", help="what else the tool needs, as an object"
-    )
+    text = "what else the tool needs, as an object"
+    doctor.add_argument("--arguments", default="{}", metavar="JSON", help=text)
     doctor.add_argument("--file", type=Path, help="the file to move (default: a text of one line)")
     doctor.add_argument("--token", help=f"{_TOKEN}, or that of the settings")
     doctor.add_switch("--json", JSON)
@@ -118,7 +176,7 @@ def _add_doctor(commands: Commands) -> None:
 # --- files ------------------------------------------------------------------------------------------------------
 
 
-def _add_upload(commands: Commands) -> None:
+def _add_files(commands: Commands) -> None:
     upload = add_command(commands, "upload", "upload files for a server's tools, and print their handles")
     upload.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a file to upload")
     upload.add_argument(
@@ -128,16 +186,12 @@ def _add_upload(commands: Commands) -> None:
     )
     upload.add_switch("--json", "print names, sizes and digests too, as JSON")
     upload.add_argument("--token", help=_TOKEN)
-
-
-def _add_download(commands: Commands) -> None:
     download = add_command(commands, "download", "download what a tool wrote, and print the path of the file")
     download.add_argument(
         "handles", nargs="+", metavar="HANDLE", help="an artifact:// URI, or the download URL of a result"
     )
-    download.add_argument(
-        "--url", help="address of the server behind the adapter; an artifact:// URI needs it"
-    )
+    text = "address of the server behind the adapter; an artifact:// URI needs it"
+    download.add_argument("--url", help=text)
     download.add_argument(
         "--output",
         "-o",
@@ -151,14 +205,18 @@ def _add_download(commands: Commands) -> None:
 # --- servers of any kind ------------------------------------------------------------------------------------------
 
 
+_URL = "address of the server, such as a mount of the adapter"
+
+
 def _add_client(commands: Commands) -> None:
     tools = add_command(commands, "tools", "list the tools of any MCP server", "commands.client.tools")
-    tools.add_argument("url", metavar="URL", help="address of the server, such as a mount of the adapter")
+    tools.add_argument("url", metavar="URL", help=_URL)
     tools.add_argument("tool", nargs="?", metavar="TOOL", help="show all about this one")
-    _add_client_flags(tools)
+    _add_credentials(tools)
+    tools.add_switch("--json", JSON)
     text = "call a tool of any MCP server, with files"
     call = add_command(commands, "call", text, "commands.client.call")
-    call.add_argument("url", metavar="URL", help="address of the server, such as a mount of the adapter")
+    call.add_argument("url", metavar="URL", help=_URL)
     call.add_argument("tool", metavar="TOOL", help="name of the tool, as mcp-adapter tools shows it")
     words = call.add_argument(
         "words",
@@ -169,88 +227,47 @@ def _add_client(commands: Commands) -> None:
     )
     words.required = False  # the sentence on what is missing would name it beside TOOL
     add_call_flags(call)
+    text = "pass on a remote server over stdio, to a host that speaks only that"
+    connect = add_command(commands, "connect", text, "commands.connect.command")
+    connect.add_argument("url", metavar="URL", help=_URL)
+    _add_credentials(connect, "; ${NAME} in it is read from the environment")
+    text = (
+        "upload a file in this folder where a call names its path; may be given several times (default: none)"
+    )
+    connect.add_list("--folder", "DIR", text, Path)
+    text = "upload no file or folder of such a name or path below --folder, such as '*.key'"
+    connect.add_list("--deny", "GLOB", text)
+    text = "save the files of results in this folder, none over another one, and tell the model where"
+    connect.add_argument("--save-to", type=Path, metavar="DIR", help=text)
 
 
 def add_call_flags(parser: CommandParser) -> None:
     """Add the flags of ``call``, which may also stand behind the arguments of the tool."""
-    parser.add_argument(
-        "--save-to", type=Path, metavar="DIR", help="save the files of the result in this folder"
-    )
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=3600.0,
-        metavar="SECONDS",
-        help="how long to wait for the result (default: %(default)g)",
-    )
-    _add_client_flags(parser)
-
-
-def _add_client_flags(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--token",
-        help="token that is sent to the URL (default: $MCP_ADAPTER_TOKEN); without one people sign in",
-    )
-    parser.add_argument(
-        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="header sent to the URL"
-    )
+    text = "save the files of the result in this folder"
+    parser.add_argument("--save-to", type=Path, metavar="DIR", help=text)
+    text = "how long to wait for the result (default: %(default)g)"
+    parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS", help=text)
+    _add_credentials(parser)
     parser.add_switch("--json", JSON)
 
 
-def _add_connect(commands: Commands) -> None:
-    text = "pass on a remote server over stdio, to a host that speaks only that"
-    connect = add_command(commands, "connect", text, "commands.connect.command")
-    connect.add_argument("url", metavar="URL", help="address of the server, such as a mount of the adapter")
-    connect.add_argument(
-        "--token",
-        help="token that is sent to the URL (default: $MCP_ADAPTER_TOKEN); without one people sign in",
-    )
-    connect.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="'NAME: VALUE'",
-        help="header sent to the URL; ${NAME} in it is read from the environment",
-    )
-    connect.add_argument(
-        "--folder",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="DIR",
-        help="upload a file in this folder where a call names its path; may be given several times (default: none)",
-    )
-    connect.add_argument(
-        "--deny",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="upload no file or folder of such a name or path below --folder, such as '*.key'",
-    )
-    connect.add_argument(
-        "--save-to",
-        type=Path,
-        metavar="DIR",
-        help="save the files of results in this folder, none over another one, and tell the model where",
-    )
+def _add_credentials(parser: CommandParser, of_header: str = "") -> None:
+    text = "token that is sent to the URL (default: $MCP_ADAPTER_TOKEN); without one people sign in"
+    parser.add_argument("--token", help=text)
+    parser.add_list("--header", "'NAME: VALUE'", f"header sent to the URL{of_header}")
 
 
 # --- install ----------------------------------------------------------------------------------------------------
 
 
 def _add_install(commands: Commands) -> None:
-    install = add_command(
-        commands,
-        "install",
-        "tell an MCP client of the servers, in the client's own file, after showing the change",
-    )
+    text = "tell an MCP client of the servers, in the client's own file, after showing the change"
+    install = add_command(commands, "install", text)
     install.add_argument("client", choices=CLIENT_NAMES, metavar="CLIENT", help=", ".join(CLIENT_NAMES))
-    install.add_argument(
-        "--url", help="address of one server behind the adapter (default: those of the settings)"
-    )
-    install.add_argument(
-        "--name", help="name of the server at --url in the client (default: the end of the URL)"
-    )
+    text = "address of one server behind the adapter (default: those of the settings)"
+    install.add_argument("--url", help=text)
+    text = "name of the server at --url in the client (default: the end of the URL)"
+    install.add_argument("--name", help=text)
     install.add_argument("--server", metavar="ID", help="only this server of the settings")
     install.add_argument(
         "--token-variable",
@@ -259,16 +276,12 @@ def _add_install(commands: Commands) -> None:
         "where the settings have tokens, none for --url)",
     )
     install.add_argument("--file", type=Path, help="the client's file, if it is not in its usual place")
-    install.add_switch(
-        "--stdio",
-        "let the client start mcp-adapter connect instead of opening the URL itself, as Claude Desktop does",
+    text = (
+        "let the client start mcp-adapter connect instead of opening the URL itself, as Claude Desktop does"
     )
-    install.add_argument(
-        "--folder", action="append", default=[], type=Path, metavar="DIR", help="with --stdio: see connect"
-    )
-    install.add_argument(
-        "--deny", action="append", default=[], metavar="GLOB", help="with --folder: see connect"
-    )
+    install.add_switch("--stdio", text)
+    install.add_list("--folder", "DIR", "with --stdio: see connect", Path)
+    install.add_list("--deny", "GLOB", "with --folder: see connect")
     install.add_argument("--save-to", type=Path, metavar="DIR", help="with --stdio: see connect")
     install.add_switch("--print", "only show the change")
     install.add_switch("--yes", "write without asking")

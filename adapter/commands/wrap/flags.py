@@ -32,31 +32,13 @@ def add_wrap(commands: Commands) -> None:
         help="id of the server, the end of its URL (default: found; all for several servers)",
     )
     wrap.add_argument("--root", type=Path, metavar="DIR", help="where files are kept (default: ./data/ID)")
-    wrap.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="NAME[=VALUE]",
-        help="environment variable for the program, which gets few others; without a value that of this shell",
-    )
-    wrap.add_argument(
-        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="header sent to the URL"
-    )
+    text = "environment variable for the program, which gets few others; without a value that of this shell"
+    wrap.add_list("--env", "NAME[=VALUE]", text)
+    wrap.add_list("--header", "'NAME: VALUE'", "header sent to the URL")
     wrap.add_switch("--oauth", "people sign in at the URL: a first call is answered with a link")
-    wrap.add_argument(
-        "--consume",
-        action="append",
-        default=[],
-        metavar="TOOL:ARG",
-        help="this argument names a file that the tool reads; may be repeated",
-    )
-    wrap.add_argument(
-        "--produce",
-        action="append",
-        default=[],
-        metavar="TOOL:ARG",
-        help="this argument names a file that the tool writes; may be repeated",
-    )
+    for flag, verb in (("--consume", "reads"), ("--produce", "writes")):
+        text = f"this argument names a file that the tool {verb}; may be repeated"
+        wrap.add_list(flag, "TOOL:ARG", text)
     wrap.add_switch("--auto", "handle all arguments as files that look like one")
     wrap.add_argument("--save", type=Path, metavar="FILE", help="also write a settings file for serve")
     wrap.add_switch("--force", "overwrite the file of --save")
