@@ -90,26 +90,9 @@ def test_a_test_has_the_name_and_the_folder_of_its_module() -> None:
 @pytest.mark.parametrize(
     "noun",
     [
-        *(
-            "circuit_breaker",
-            "upload_consumer",
-            "result_cache",
-            "rate_limit",
-            "quota",
-            "http_ranges",
-            "origin_check",
-        ),
-        *(
-            "idle_sessions",
-            "drift",
-            "resumption",
-            "renewal",
-            "timeouts",
-            "redaction",
-            "visibility",
-            "code_mode",
-            "signed_urls",
-        ),
+        *("circuit_breaker", "upload_consumer", "result_cache", "rate_limit", "quota"),
+        *("http_ranges", "origin_check", "idle_sessions", "drift", "resumption", "renewal"),
+        *("timeouts", "redaction", "visibility", "code_mode", "signed_urls"),
     ],
 )
 def test_one_search_of_a_noun_leads_to_a_file(noun: str) -> None:

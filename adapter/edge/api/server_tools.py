@@ -26,7 +26,7 @@ from adapter.relay.http_api.callers import InputRequired
 from adapter.relay.http_api.dialogue import Dialogue
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
 from adapter.rules.access.browser_sessions import TAB_FIELD
-from adapter.rules.access.principals import ANONYMOUS, Identity
+from adapter.rules.access.principals import ANONYMOUS, Caller, Identity
 from adapter.rules.files.filenames import content_disposition
 from adapter.rules.results.outcomes import ERROR_KEY, text_block
 
@@ -79,7 +79,8 @@ class Callers:
         principal, withheld, scopes, claims, _ = identity
         # Strangers share one session, so that none of them can be asked.
         answers = tab is not None and headers.get(ANSWERS_FIELD) == "elicitation"
-        return Who(principal, tab, headers, self._bases.of(request), withheld, scopes, claims, answers)
+        caller = Caller(principal, "http", headers, withheld, scopes, claims)
+        return Who(caller, tab, self._bases.of(request), answers)
 
 
 class ServerTools:

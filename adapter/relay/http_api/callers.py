@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from adapter.errors import BadJson, BadRequest, UpstreamBroken
@@ -13,7 +13,7 @@ from adapter.relay.replies import LARGE, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import ACCEPT, MODERN_VERSION
 from adapter.rules.access.headers import missing, to_upstream
-from adapter.rules.access.principals import ANONYMOUS, Caller, party_of
+from adapter.rules.access.principals import Caller, party_of
 from adapter.rules.tools.lists import long_response
 from adapter.wire.envelope import METHOD_NOT_FOUND, dump, envelope_of, parse, response_in
 from adapter.wire.eras import Era, encode_mirror
@@ -48,29 +48,23 @@ class InputRequired(ToolRefused):
         self.state = state
 
 
-@dataclass(frozen=True, slots=True)
-class Who:
-    """A caller over HTTP. ``tab`` tells apart what one principal does in several places.
+class Who(NamedTuple):
+    """A caller over HTTP, which all requests on one connection share. ``tab`` tells apart what one principal does in
+    several places.
 
-    ``fields`` are those of its request, of which ``withhold`` (lower case) carried the adapter's own credential.
-    ``base`` is the URL under which it knows the adapter. ``scopes`` and ``claims``: see Caller. ``answers`` says that
-    a person is there who can answer what servers ask (elicitation).
+    ``base`` is the URL under which it knows the adapter. ``answers`` says that a person is there who can answer what
+    servers ask (elicitation).
     """
 
-    principal: str = ANONYMOUS
+    caller: Caller
     tab: str | None = None
-    fields: Mapping[str, str] = field(default_factory=dict)
     base: str = ""
-    withhold: frozenset[str] = frozenset()
-    scopes: frozenset[str] = frozenset()
-    claims: Mapping[str, Any] = field(default_factory=dict)
     answers: bool = False
-    caller: Caller = field(init=False)
 
-    def __post_init__(self) -> None:
-        # Requests on one connection share the caller.
-        caller = Caller(self.principal, "http", self.fields, self.withhold, self.scopes, self.claims)
-        object.__setattr__(self, "caller", caller)
+    @property
+    def principal(self) -> str:
+        """The name of the caller."""
+        return self.caller.principal
 
 
 class KeptSession(NamedTuple):
@@ -108,7 +102,9 @@ class Asks:
 
     def end(self, session: KeptSession) -> ClientRequest:
         """The end of the legacy session, without a request of its caller."""
-        return self._ask(Who(session.principal), Era.LEGACY, "DELETE", list(self.server.rules.static))
+        return self._ask(
+            Who(Caller(session.principal, "http")), Era.LEGACY, "DELETE", list(self.server.rules.static)
+        )
 
     def _ask(
         self, who: Who, era: Era, method: str, headers: list[tuple[str, str]], last_id: str | None = None
@@ -127,12 +123,12 @@ class Asks:
 
     def _passed(self, who: Who) -> list[tuple[str, str]]:
         """The fields of the caller's own request that may go upstream. Raises BadRequest for one that has to."""
-        fields, rules = list(who.fields.items()), self.server.rules
+        fields, rules = list(who.caller.fields.items()), self.server.rules
         absent = missing(rules.required, fields)
         if absent is not None:
             raise BadRequest(f"This server requires the header {absent} with every request.")
         passed = to_upstream(
-            fields, passthrough=rules.passthrough, static=rules.static, withhold=who.withhold
+            fields, passthrough=rules.passthrough, static=rules.static, withhold=who.caller.withheld
         )
         passed = forwardable(passed, drop=_OWN_FIELDS)
         return [each for each in passed if not each[0].lower().startswith("mcp-param-")]

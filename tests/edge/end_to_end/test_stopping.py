@@ -12,6 +12,7 @@ import pytest
 
 from adapter.relay.flow import RETRY, last_words_behind
 from adapter.relay.http_api.sessions import Who
+from adapter.rules.access.principals import NOBODY
 from adapter.wire.sse import SseReader
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.consoling import Shop, tool
@@ -264,7 +265,7 @@ async def test_a_server_that_hangs_does_not_hold_up_the_stop(
     }
     async with upstream(Shop(), ending=silent) as up:
         async with asyncio.timeout(10), adapter(up, **settings) as front:
-            assert await front.app.console.sessions["raw"].tools(Who()) == []
+            assert await front.app.console.sessions["raw"].tools(Who(NOBODY)) == []
         assert len(up.calls("DELETE")) == 1 and up.sessions
         up.ending = None
         async with asyncio.timeout(10), adapter(up, **settings):

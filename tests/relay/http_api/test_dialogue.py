@@ -14,11 +14,12 @@ from adapter.relay.http_api.callers import InputRequired
 from adapter.relay.http_api.dialogue import LONGEST_QUESTION, MOST_QUESTIONS, WINDOW, Dialogue, ReplyAddress
 from adapter.relay.http_api.sessions import HttpSessions, ToolRefused, Who
 from adapter.relay.server import Timeouts
+from adapter.rules.access.principals import NOBODY, Caller
 from adapter.wire.eras import Era
 from tests.relay.http_api.test_sessions import DONE, SSE, Serving, answer, asks, call, data, opening, said
 from tests.scripted import Expect, ScriptedAnswer
 
-PERSON = Who("ann", "tab-1", answers=True)
+PERSON = Who(Caller("ann"), "tab-1", answers=True)
 FORM = {"mode": "form", "message": "How many?", "requestedSchema": {"type": "object", "properties": {}}}
 COUNTED: dict[str, Any] = {"action": "accept", "content": {"count": 2}}
 
@@ -81,7 +82,7 @@ async def test_only_its_owner_answers_in_a_session(asked: Question) -> None:
     """The address of a question is no key: another principal does not reach the session with it."""
     serving, question = asked
     address = ReplyAddress.read(question["reply_to"])
-    for stranger in (Who("bob", "tab-1", answers=True), Who()):
+    for stranger in (Who(Caller("bob"), "tab-1", answers=True), Who(NOBODY)):
         with pytest.raises(SessionUnknown):
             await serving.sessions.answer(stranger, address, COUNTED)
 

@@ -9,6 +9,7 @@ import pytest
 
 from adapter.relay.http_api.dialogue import Dialogue
 from adapter.relay.http_api.sessions import SessionBounds, Who
+from adapter.rules.access.principals import Caller
 from tests.relay.http_api.test_dialogue import FORM, PERSON, Heard, request
 from tests.relay.http_api.test_sessions import DONE, SSE, Serving, answer, call, data, opening
 from tests.scripted import Expect, ScriptedAnswer
@@ -88,7 +89,7 @@ async def test_a_question_beside_the_call_of_somebody_who_answers_none_is_refuse
     ending: list[Any] = [refused, data({"jsonrpc": "2.0", "id": 2, "result": DONE})]
     serving = Serving(*opening(), (Expect("GET"), ScriptedAnswer(headers=SSE, chunks=beside)))
     serving.upstream.then(*call(2, ScriptedAnswer(headers=SSE, chunks=ending)))
-    ann = Who("ann", "tab-1")
+    ann = Who(Caller("ann"), "tab-1")
     running = asyncio.create_task(serving.sessions.call(ann, "save", {}))
     await serving.played()
     serving.upstream.then(Expect("POST", lambda body: b"-32601" in body), ScriptedAnswer(202))
@@ -111,7 +112,7 @@ async def test_calls_over_http_leave_streams_to_others() -> None:
     for step in (call(2, answer(2, DONE)), *opening("b"), call(2, answer(2, DONE)), call(3, answer(3, DONE))):
         serving.upstream.then(*step)
     for tab in ("one", "two", "one"):
-        assert await serving.sessions.call(Who("ann", tab), "save", {}) == DONE
+        assert await serving.sessions.call(Who(Caller("ann"), tab), "save", {}) == DONE
     assert [each.method for each in serving.upstream.requests].count("GET") == 1
     for _ in range(2):
         serving.upstream.then(Expect("DELETE"), ScriptedAnswer(200))

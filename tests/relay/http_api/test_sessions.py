@@ -23,6 +23,7 @@ from adapter.relay.http_api.sessions import HttpSessions, SessionBounds, ToolRef
 from adapter.relay.replies import RESUMPTIONS
 from adapter.relay.server import Timeouts
 from adapter.relay.stages import Call, StageTable
+from adapter.rules.access.principals import Caller
 from adapter.rules.access.sessions import session_key
 from adapter.state.memory import MemoryStore
 from adapter.upstream.port import ReadLimit, UpstreamReply, UpstreamRequest, WholeReply, header
@@ -35,7 +36,9 @@ JSON = ("Content-Type", "application/json")
 TOOLS: list[dict[str, Any]] = [{"name": "save", "inputSchema": {"type": "object"}}, {"name": "load"}]
 DONE = {"content": [{"type": "text", "text": "done"}]}
 CHATTER = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "on"}}
-ANN = Who("ann", "tab-1", {"X-Team": "red", "Authorization": "Bearer secret", "Mcp-Name": "other"})
+ANN = Who(
+    Caller("ann", "http", {"X-Team": "red", "Authorization": "Bearer secret", "Mcp-Name": "other"}), "tab-1"
+)
 
 
 def said(request: UpstreamRequest) -> dict[str, Any]:
@@ -144,7 +147,7 @@ async def test_a_call_goes_through_a_session_of_the_callers_own() -> None:
 async def test_header_fields_of_the_caller_pass_as_they_do_for_clients() -> None:
     """What the server lets through leaves, what carried the adapter's own credential and what MCP says itself stay."""
     serving = Serving(*opening(), call(2, answer(2, DONE)))
-    who = Who("ann", None, ANN.fields, withhold=frozenset({"authorization"}))
+    who = Who(Caller("ann", fields=ANN.caller.fields, withheld=frozenset({"authorization"})))
     await serving.sessions.call(who, "save", {})
     headers = serving.upstream.requests[2].headers
     assert header(headers, "x-team") == "red"
@@ -164,7 +167,7 @@ async def test_callers_and_tabs_have_sessions_apart() -> None:
     """Two principals, and two tabs of one, never share an upstream session."""
     serving = Serving(*opening("a"), *opening("b"), *opening("c"))
     keys = set()
-    for who in (Who("ann", "1"), Who("ann", "2"), Who("bob", "1")):
+    for who in (Who(Caller("ann"), "1"), Who(Caller("ann"), "2"), Who(Caller("bob"), "1")):
         serving.upstream.then(*call(2, answer(2, DONE)))
         assert await serving.sessions.key_of(who) is None
         await serving.sessions.call(who, "save", {})
@@ -495,13 +498,13 @@ async def test_the_session_used_longest_ago_makes_room() -> None:
     serving = Serving(
         *opening("a"), *opening("b"), call(2, answer(2, DONE)), ENDED, bounds=SessionBounds(most=1)
     )
-    await serving.sessions.call(Who("ann"), "save", {})
+    await serving.sessions.call(Who(Caller("ann")), "save", {})
     never = asyncio.Event()
     serving.upstream.then(*call(2, ScriptedAnswer(after=never)))
-    running = asyncio.create_task(serving.sessions.call(Who("bob"), "save", {}))
+    running = asyncio.create_task(serving.sessions.call(Who(Caller("bob")), "save", {}))
     await serving.played()
     with pytest.raises(LimitReached):
-        await serving.sessions.tools(Who("eve"))
+        await serving.sessions.tools(Who(Caller("eve")))
     never.set()
     with pytest.raises(AdapterError):
         await running
@@ -512,7 +515,7 @@ async def test_at_the_end_all_sessions_are_closed() -> None:
     serving = Serving(*opening("a"), *opening("b"), ENDED, ENDED)
     for name in ("ann", "bob"):
         serving.upstream.then(*call(2, answer(2, DONE)))
-        await serving.sessions.call(Who(name), "save", {})
+        await serving.sessions.call(Who(Caller(name)), "save", {})
     await serving.sessions.close(within=5)
     ended = [each for each in serving.upstream.requests if each.method == "DELETE"]
     assert {header(each.headers, "mcp-session-id") for each in ended} == {"a", "b"}
@@ -528,7 +531,7 @@ async def test_a_server_that_hangs_holds_up_no_stop() -> None:
     serving.upstream.then(Expect("DELETE", headers={"mcp-session-id": "b"}), dripping)
     for name in ("ann", "bob"):
         serving.upstream.then(*call(2, answer(2, DONE)))
-        await serving.sessions.call(Who(name), "save", {})
+        await serving.sessions.call(Who(Caller(name)), "save", {})
     async with asyncio.timeout(20):
         await serving.sessions.close(within=0.05)
     assert serving.relaying.sessions.active == 0
@@ -561,8 +564,8 @@ async def test_stages_see_the_call_as_any_other() -> None:
     """With the entrance, the principal, the session and the base that upload URLs begin with."""
     stage = Stamping()
     serving = Serving(*opening(), call(2, answer(2, DONE)), stages=of_tools(save=stage))
-    await serving.sessions.call(Who("ann", base="http://here"), "save", {})
-    key = await serving.sessions.key_of(Who("ann"))
+    await serving.sessions.call(Who(Caller("ann", "http"), base="http://here"), "save", {})
+    key = await serving.sessions.key_of(Who(Caller("ann")))
     assert stage.callers == [f"http:ann:{key}:http://here"]
     assert key != session_key("up-1")
 
@@ -605,10 +608,10 @@ async def test_the_era_is_found_once() -> None:
     """The next caller does not try the other one; nor does the first where somebody watches the server."""
     listed = (Expect("POST", asks("tools/list")), answer(3, {"tools": TOOLS}))
     serving = Serving(*modern(listed))
-    await serving.sessions.tools(Who("ann"))
+    await serving.sessions.tools(Who(Caller("ann")))
     serving.upstream.then(Expect("POST", asks("server/discover")), answer(1, DISCOVERED))
     serving.upstream.then(Expect("POST", asks("tools/list")), answer(2, {"tools": TOOLS}))
-    await serving.sessions.tools(Who("bob"))
+    await serving.sessions.tools(Who(Caller("bob")))
     assert serving.methods.count("initialize") == 1 and serving.upstream.unplayed == []
     watched = Serving(era=lambda: Era.MODERN)
     watched.upstream.then(Expect("POST", asks("server/discover")), answer(1, DISCOVERED))

@@ -14,6 +14,7 @@ from adapter.relay.http_api.caller_session import SWEPT, TOLD, CallerKey, Sessio
 from adapter.relay.http_api.callers import KeptSession
 from adapter.relay.http_api.sessions import BOUNDS, HttpSessions, SessionBounds, Who
 from adapter.relay.stages import StageTable
+from adapter.rules.access.principals import Caller
 from adapter.state.sealed_rows import SealedRows
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, header
 from tests.relay.http_api.test_sessions import ANN, DONE, JSON
@@ -140,7 +141,8 @@ async def test_callers_and_tabs_stay_apart() -> None:
     """A row is found by who asks, in which tab, and whether that one can be asked."""
     site = Site()
     first, second = site.process(), site.process()
-    callers = [Who("ann", "1"), Who("ann", "2"), Who("ann"), Who("bob", "1"), Who("ann", "1", answers=True)]
+    ann, bob = Caller("ann"), Caller("bob")
+    callers = [Who(ann, "1"), Who(ann, "2"), Who(ann), Who(bob, "1"), Who(ann, "1", answers=True)]
     for who in callers:
         await first.call(who)
         await second.call(who)
@@ -227,7 +229,7 @@ async def test_a_session_that_makes_room_ends() -> None:
     site = Site()
     first, second = site.process(most=1), site.process()
     await first.call()
-    await first.call(Who("bob"))
+    await first.call(Who(Caller("bob")))
     await first.rest()
     assert site.server.ended == ["up-1"]
     await second.call()
@@ -244,7 +246,7 @@ async def test_a_session_that_makes_room_goes_on_elsewhere() -> None:
     running = [asyncio.create_task(second.call())]
     await site.server.called.wait()
     site.server.called.clear()
-    running.append(asyncio.create_task(first.call(Who("bob"))))
+    running.append(asyncio.create_task(first.call(Who(Caller("bob")))))
     await site.server.called.wait()
     for _ in range(3):
         site.clock.now += IDLE * TOLD
@@ -264,7 +266,7 @@ async def test_who_was_second_to_open_keeps_the_session_of_the_first() -> None:
         await process.rest()
     [surplus] = site.server.ended
     for process in processes:
-        await process.call(Who("bob"))
+        await process.call(Who(Caller("bob")))
         await process.rest()
     assert site.server.ended == [surplus]
 
@@ -275,7 +277,7 @@ async def test_a_session_that_made_room_ends_soon() -> None:
     first, second = site.process(most=1), site.process()
     await first.call()
     await second.call()
-    await first.call(Who("bob"))
+    await first.call(Who(Caller("bob")))
     await first.rest()
     site.clock.now += IDLE * TOLD
     await first.sessions.tidy()
@@ -308,7 +310,7 @@ async def test_a_store_that_fails_while_sessions_are_ended() -> None:
     """Those whose rows are deleted end all the same; the others in the next round."""
     site = Site()
     first, second = site.process(), site.process()
-    callers = [Who(f"caller-{number}") for number in range(4)]
+    callers = [Who(Caller(f"caller-{number}")) for number in range(4)]
     for who in callers:
         await first.call(who)
     site.clock.now += IDLE * (1 + TOLD)
@@ -333,7 +335,7 @@ async def test_many_idle_sessions_end_in_one_round() -> None:
     site = Site()
     process = site.process()
     for number in range(2 * SWEPT + 1):
-        await process.call(Who(f"caller-{number}"))
+        await process.call(Who(Caller(f"caller-{number}")))
     site.clock.now += IDLE * (1 + TOLD)
     await process.sessions.tidy()
     assert len(set(site.server.ended)) == 2 * SWEPT + 1 and await site.memory.rows.count(TABLE) == 0
