@@ -26,7 +26,6 @@ from adapter.relay.stages import StageTable
 from adapter.settings.root import Settings
 from adapter.state.port import Store, tell_all
 from adapter.state.watched import MeasuredStore, WatchedStore
-from adapter.version import VERSION
 
 # The parts that only some settings ask for are imported where they do.
 if TYPE_CHECKING:
@@ -130,11 +129,10 @@ def build_mounts(app: App, kept: Mapping[str, MergedMount] = MappingProxyType({}
     if not settings.mounts:
         return ()
     # Late: most adapters have an address for each server.
-    from adapter.relay.mounts.building import MountBuilder
+    from adapter.app.mounts import build_mount
 
     documents = frozenset[str]().union(*(app.files.own_resources(each)[0] for each in settings.servers))
-    builder = MountBuilder(settings, app.relay, app.sessions, app.servers, app.log, documents, VERSION)
-    return [kept.get(each.id) or builder.mount(each) for each in settings.mounts]
+    return [kept.get(each.id) or build_mount(app, each, documents) for each in settings.mounts]
 
 
 def _observing(app: App) -> WalkRecorder | None:

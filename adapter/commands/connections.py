@@ -13,13 +13,13 @@ from adapter import log
 from adapter.app.access.rules import own_tools
 from adapter.app.attaching import file_parameters
 from adapter.app.base import Base
+from adapter.app.mounts import naming_of_tools
 from adapter.app.servers import Upstreams
 from adapter.app.state import build_redis_store
 from adapter.app.tool_plans import Compiled, compiled
 from adapter.app.tools import Decorate, policies_of, shape_of
 from adapter.commands.progress_bar import count_of
 from adapter.errors import AdapterError
-from adapter.relay.mounts.building import naming_of_tools
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.server import REFUSED
 from adapter.relay.sessions.own_session import OwnSession

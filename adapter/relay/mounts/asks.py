@@ -12,7 +12,7 @@ from adapter.relay.sessions.inner_client import ACCEPT
 from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.headers import Field, SharedFields, missing, to_upstream
 from adapter.rules.access.principals import NOBODY
-from adapter.wire.envelope import REQUEST, Envelope, dump
+from adapter.wire.envelope import REQUEST, Envelope, dump, read_envelope
 from adapter.wire.eras import LEGACY, encode_mirror
 
 OWN = "mcp-file-adapter"
@@ -55,22 +55,22 @@ def _about_another(headers: list[tuple[str, str]], method: str) -> list[tuple[st
     ]
 
 
-def beside(ask: ClientRequest, server: Server, session_id: str | None, body: Envelope) -> ClientRequest:
+def beside(ask: ClientRequest, server: Server, session_id: str | None, body: bytes) -> ClientRequest:
     """A message that the adapter sends for the client of ``ask``, beside its request."""
     return _posted(server, sender_for(ask, server, session_id), _own_fields(ask, server), body, ask.query)
 
 
-def own_message(server: Server, session_id: str | None, body: Envelope) -> ClientRequest:
+def own_message(server: Server, session_id: str | None, body: bytes) -> ClientRequest:
     """A message of the adapter's own, in a session that no client is in."""
     return _posted(server, Sender(LEGACY, OWN, session_id), server.rules.static, body)
 
 
 def _posted(
-    server: Server, sender: Sender, fields: Iterable[Field], body: Envelope, query: str = ""
+    server: Server, sender: Sender, fields: Iterable[Field], body: bytes, query: str = ""
 ) -> ClientRequest:
     headers = [*fields, ("Accept", ACCEPT), ("Accept-Encoding", "identity"), JSON]
     found = ClientRequest(server, "POST", sender, headers, query)
-    found.envelope, found.body = body, body.body
+    found.envelope, found.body = read_envelope(body), body
     return found
 
 
@@ -107,18 +107,7 @@ def own_end(server: Server, session_id: str) -> ClientRequest:
 
 def sender_for(ask: ClientRequest, server: Server, session_id: str | None) -> Sender:
     """The client as the server's relay knows it."""
-    sender = ask.sender
-    party = sender.party if server.apart else ""
-    return Sender(
-        sender.era,
-        sender.principal,
-        session_id,
-        sender.version,
-        sender.last_event_id,
-        sender.caller,
-        sender.base,
-        party,
-    )
+    return ask.sender._replace(session_id=session_id, party=ask.sender.party if server.apart else "")
 
 
 def fields_for(ask: ClientRequest, server: Server) -> list[tuple[str, str]]:

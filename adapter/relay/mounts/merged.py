@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from adapter.errors import BadRequest, SessionMissing, SessionUnknown
@@ -14,7 +13,7 @@ from adapter.relay.mounts.lists import MountLists
 from adapter.relay.mounts.requests import BY_URI, LISTS_OF, MemberRequests
 from adapter.relay.mounts.sessions import MountSession, MountSessions
 from adapter.relay.mounts.streams import open_stream
-from adapter.relay.mounts.subscriptions import MountSubscription, wanted_of
+from adapter.relay.mounts.subscriptions import open_subscription, wanted_of
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.mounts.introduction import CAPABILITIES, joined_instructions
@@ -92,7 +91,8 @@ class MergedMount:
         if ask.method == "DELETE" and is_legacy:
             return await self.sessions.end(ask)
         if ask.method != "POST":
-            return await self._listen(ask)
+            session = await self.sessions.find(ask)
+            return await open_stream(self.relay, self.sessions, self.lists, self.servers, ask, session)
         if isinstance(envelope, Batch):
             raise BadRequest("A merged mount takes no JSON-RPC batches: send each message by itself.")
         assert envelope is not None
@@ -197,7 +197,7 @@ class MergedMount:
             return _result(envelope, {})
         if method == SET_LEVEL and session is not None:
             await self.sessions.remember(session, envelope.body)
-            await self.sessions.tell_all(ask, session, envelope)
+            await self.sessions.tell_all(ask, session, envelope.body)
             return _result(envelope, {})
         if method == "server/discover" and ask.sender.era is MODERN:
             return _result(envelope, self._discovered())
@@ -244,24 +244,7 @@ class MergedMount:
             wanted = wanted_of(envelope)
         except ValueError as error:
             return _refused(ask, envelope, INVALID_PARAMS, str(error))
-        return await MountSubscription(self.relay, self.servers, self.lists, ask, envelope, wanted).answer()
-
-    # --- streams ----------------------------------------------------------------------------------------------
-
-    async def _listen(self, ask: ClientRequest) -> ClientResponse:
-        """Open the one stream of a session, which carries those of its sessions at all servers."""
-        session = await self.sessions.find(ask)
-        uris = partial(self.lists.told_apart, ask, session)
-        return await open_stream(
-            self.relay,
-            self.sessions,
-            self.servers,
-            ask,
-            session,
-            self.lists.changed,
-            uris,
-            self.lists.listeners,
-        )
+        return await open_subscription(self.relay, self.lists, self.servers, ask, wanted)
 
 
 def _result(envelope: Envelope, value: Mapping[str, Any]) -> ClientResponse:

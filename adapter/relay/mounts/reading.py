@@ -29,7 +29,7 @@ from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.mounts.lists import ServerList, read_page
 from adapter.rules.tools.lists import MOST_ITEMS, ListRefused
 from adapter.upstream.port import header
-from adapter.wire.envelope import Envelope, dump, envelope_of, parse
+from adapter.wire.envelope import Envelope, dump, read_envelope
 from adapter.wire.eras import MODERN
 from adapter.wire.outline import responds
 from adapter.wire.spans import Drop, Insert, edit, find
@@ -58,7 +58,7 @@ class ListReader:
     async def for_all(self, ask: ClientRequest, shape: ListShape) -> ServerList:
         """The list that all callers see, read in the era of ``ask``. Raises AdapterError."""
         if ask.sender.era is MODERN:
-            return await self._pages(shape, partial(self._modern_page, ask, shape))
+            return await self._pages(shape, partial(self._asked_page, ask, shape, None, is_own=True))
         with suppress(SessionUnknown):
             return await self._pages(shape, partial(self._own_page, await self._entered(), shape))
         # It has ended for want of use, or because the tools have changed.
@@ -75,11 +75,7 @@ class ListReader:
                 session_id = await self.sessions.enter(ask, session, self.server)
             except NotOpened as refused:
                 raise UpstreamBroken(f"The server {self.server.id} opened no session.") from refused
-
-        async def send(body: bytes) -> ClientResponse:
-            return await self.relay.handle(message_to(ask, self.server, session_id, _envelope(body)))
-
-        return await self._pages(shape, partial(self._asked_page, ask, shape, send))
+        return await self._pages(shape, partial(self._asked_page, ask, shape, session_id, is_own=False))
 
     async def leave(self, within: float) -> None:
         """End the adapter's own session, at the server if that takes no longer than ``within`` seconds."""
@@ -118,10 +114,14 @@ class ListReader:
         self,
         ask: ClientRequest,
         shape: ListShape,
-        send: Callable[[bytes], Awaitable[ClientResponse]],
+        session_id: str | None,
         cursor: str | None,
+        *,
+        is_own: bool,
     ) -> bytes | None:
-        """A page, asked for as the client asked at the mount, with what it says of itself."""
+        """A page, asked for as the client asked at the mount, with what it says of itself; ``is_own``: in the adapter's
+        name.
+        """
         assert isinstance(ask.envelope, Envelope)
         body, number = ask.envelope.body, ask.envelope.id
         if ask.envelope.method != shape.method:
@@ -136,29 +136,29 @@ class ListReader:
             body = edit(body, [Drop(("params", "cursor"))])
         if cursor is not None:
             body = edit(body, [Insert(("params", "cursor"), dump(cursor))])
-        return await response_of(await send(body), number, self.server.rules.answer_limit)
-
-    async def _modern_page(self, ask: ClientRequest, shape: ListShape, cursor: str | None) -> bytes | None:
-        async def send(body: bytes) -> ClientResponse:
-            own = message_to(ask, self.server, None, _envelope(body))
+        envelope = read_envelope(body)
+        assert isinstance(envelope, Envelope)
+        own = message_to(ask, self.server, session_id, envelope)
+        if is_own:
             in_own_name(own)
-            return await self.relay.handle(own)
-
-        return await self._asked_page(ask, shape, send, cursor)
+        return await self._response(own)
 
     async def _own_page(self, session_id: str, shape: ListShape, cursor: str | None) -> bytes | None:
-        number = next(self._numbers)
         params = {} if cursor is None else {"cursor": cursor}
-        body = dump(rpc_request(number, shape.method, params))
-        answer = await self.relay.handle(own_message(self.server, session_id, _envelope(body)))
-        return await response_of(answer, number, self.server.rules.answer_limit)
+        body = dump(rpc_request(next(self._numbers), shape.method, params))
+        return await self._response(own_message(self.server, session_id, body))
+
+    async def _response(self, own: ClientRequest) -> bytes | None:
+        assert isinstance(own.envelope, Envelope)
+        number, limit = own.envelope.id, self.server.rules.answer_limit
+        return await response_of(await self.relay.handle(own), number, limit)
 
     async def _entered(self) -> str:
         """The id of the adapter's own session. Raises UpstreamBroken where none can be opened."""
         if self._session is not None:
             return self._session
         message = dump(rpc_request(0, "initialize", INITIALIZE_PARAMS))
-        answer = await self.relay.handle(own_message(self.server, None, _envelope(message)))
+        answer = await self.relay.handle(own_message(self.server, None, message))
         response = await response_of(answer, 0, self.server.rules.answer_limit)
         session_id = header(answer.headers, "mcp-session-id")
         result = initialize_result(response)
@@ -166,16 +166,9 @@ class ListReader:
             raise UpstreamBroken(f"The server {self.server.id} opened no session.")
         said = read_result(result).get("instructions")
         self.instructions = said if isinstance(said, str) else None
-        told = own_message(self.server, session_id, _envelope(INITIALIZED))
-        await (await self.relay.handle(told)).close()
+        await (await self.relay.handle(own_message(self.server, session_id, INITIALIZED))).close()
         self._session = session_id
         return session_id
-
-
-def _envelope(body: bytes) -> Envelope:
-    envelope = envelope_of(parse(body), body)
-    assert isinstance(envelope, Envelope)
-    return envelope
 
 
 async def response_of(answer: ClientResponse, number: str | int | float | None, limit: int) -> bytes | None:

@@ -8,7 +8,7 @@ from functools import partial
 
 from adapter.errors import BadJson, BadRequest, SessionUnknown
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, Exchanges, both
-from adapter.relay.mounts.asks import Route, message_to, with_version
+from adapter.relay.mounts.asks import Route, message_to
 from adapter.relay.mounts.events import told_apart
 from adapter.relay.mounts.lists import MountLists
 from adapter.relay.mounts.reading import response_of
@@ -82,14 +82,11 @@ class MemberRequests:
                 return ClientResponse(202, [], b"")
         is_renamed = ask.sender.era is MODERN and (message.method in LISTS_OF or message.method in BY_URI)
         own = message_to(ask, server, session_id, message, message.name if is_renamed else None)
-        if session_id is not None:
-            version = self.sessions.version_at(session_id)
-            if version is not None and ask.sender.version not in (None, version):
-                with_version(own, version)
         if session is None:
             answer = await self.relay.handle(own)
             uris = partial(self.lists.told_apart, ask, None)
             return await told_apart(answer, server, self.lists.changed, uris, own=message.id)
+        self.sessions.in_agreed_version(own)
         self._keep_route(ask, session, own)
         return await self.answered(ask, session, own)
 
@@ -135,7 +132,7 @@ class MemberRequests:
             if session.held.pop(number, 0):
                 return _taken()
         # No two requests of a client have one id, so that nobody else feels meant.
-        await self.sessions.tell_all(ask, session, envelope)
+        await self.sessions.tell_all(ask, session, envelope.body)
         return _taken()
 
     async def _answer(self, ask: ClientRequest, session: MountSession, envelope: Envelope) -> ClientResponse:

@@ -19,7 +19,7 @@ from adapter.relay.background import BackgroundTasks, SingleFlight, run_beside
 from adapter.relay.call.dispatch import CLOSE_SECONDS
 from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges, Sender
 from adapter.relay.http_api.callers import whole_body
-from adapter.relay.mounts.asks import Number, Route, beside, end_of
+from adapter.relay.mounts.asks import Number, Route, beside, end_of, with_version
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import INITIALIZED
 from adapter.relay.sessions.session_map import TABLE, Session, Sessions
@@ -34,7 +34,7 @@ from adapter.rules.last_used import LastUsed
 from adapter.rules.mounts.member_ids import MemberId, member_id
 from adapter.state.port import Conflict, StoreListener
 from adapter.upstream.port import header
-from adapter.wire.envelope import Envelope, read_envelope
+from adapter.wire.envelope import Envelope
 
 MOST_KNOWN = 10_000
 """Sessions of one mount whose sessions at servers are known without looking: those that were used last."""
@@ -213,10 +213,11 @@ class MountSessions(StoreListener):
         """A session at a server, if this process knows it."""
         return self._sessions.cache.open.get(session_key(session_id))
 
-    def version_at(self, session_id: str) -> str | None:
-        """The version of MCP that is spoken in a session at a server; None where this process does not know it."""
-        found = self.member(session_id)
-        return None if found is None else found.protocol_version
+    def in_agreed_version(self, own: ClientRequest) -> None:
+        """Have a request name the version of MCP that its server has agreed to in this session, if that is known."""
+        found = self.member(own.sender.session_id or "")
+        if found is not None and own.sender.version not in (None, found.protocol_version):
+            with_version(own, found.protocol_version)
 
     async def enter(self, ask: ClientRequest, session: MountSession, server: Server) -> str:
         """The id of the client's session at that server, which is opened if need be.
@@ -234,10 +235,8 @@ class MountSessions(StoreListener):
         if await self.is_open(session, server):
             return
         _, record = await self._sessions.record(session.session)
-        initialize = read_envelope(record.handshake.initialize)
-        assert isinstance(initialize, Envelope)
         session_id = session.id_at(server.id)
-        own = beside(ask, server, None, initialize)
+        own = beside(ask, server, None, record.handshake.initialize)
         own.opens = session_id
         with suppress(Conflict):
             # Another process that was first has opened the same session.
@@ -250,9 +249,7 @@ class MountSessions(StoreListener):
                 raise NotOpened(answer, body)
             last = record.handshake.initialized
             for text in (INITIALIZED, *(() if last is None else (last,))):
-                envelope = read_envelope(text)
-                assert isinstance(envelope, Envelope)
-                await self._tell(beside(ask, server, session_id, envelope))
+                await self._tell(beside(ask, server, session_id, text))
         self._entered(session, server, session_id)
 
     async def is_open(self, session: MountSession, server: Server) -> bool:
@@ -326,13 +323,13 @@ class MountSessions(StoreListener):
         """Send a message whose answer nobody waits for. Raises what the relay raises."""
         await (await self._relay.handle(ask)).close()
 
-    async def tell_all(self, ask: ClientRequest, session: MountSession, message: Envelope) -> None:
+    async def tell_all(self, ask: ClientRequest, session: MountSession, message: bytes) -> None:
         """Send a message to every server at which the client has a session; those that fail do not get it."""
         servers = [each for each in self._servers.values() if await self.is_open(session, each)]
         await asyncio.gather(*(self._tell_quietly(ask, session, each, message) for each in servers))
 
     async def _tell_quietly(
-        self, ask: ClientRequest, session: MountSession, server: Server, message: Envelope
+        self, ask: ClientRequest, session: MountSession, server: Server, message: bytes
     ) -> None:
         with suppress(AdapterError):
             await self._tell(beside(ask, server, session.id_at(server.id), message))

@@ -129,15 +129,20 @@ def agreed(asked: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[st
         declared = capabilities.get(feature)
         if asked.get(name) is True and isinstance(declared, dict) and declared.get("listChanged") is True:
             found[name] = True
+    uris, resources = uris_in(asked), capabilities.get("resources")
+    if uris and isinstance(resources, dict) and resources.get("subscribe") is True:
+        found["resourceSubscriptions"] = uris
+    return found
+
+
+def uris_in(asked: Mapping[str, Any]) -> list[str]:
+    """The resources of which a subscription is to tell. Raises ValueError for what is no list of them, or too much."""
     uris = asked.get("resourceSubscriptions")
     if uris is None:
-        return found
+        return []
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > MOST_URIS:
         raise ValueError(f"resourceSubscriptions must be a list of at most {MOST_URIS} URIs.")
-    resources = capabilities.get("resources")
-    if uris and isinstance(resources, dict) and resources.get("subscribe") is True:
-        found["resourceSubscriptions"] = list(dict.fromkeys(uris))
-    return found
+    return list(dict.fromkeys(uris))
 
 
 def wanted_methods(filter_: Mapping[str, Any]) -> frozenset[str]:

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
-from adapter.relay.mounts.streams import Listeners, MergedStream, open_stream
-from adapter.relay.mounts.subscriptions import MountSubscription, wanted_of
+from adapter.relay.mounts.streams import MergedStream, open_stream
+from adapter.relay.mounts.subscriptions import open_subscription, wanted_of
 from adapter.relay.server import Server
 from adapter.rules.access.principals import Caller
 from adapter.wire.envelope import Envelope, read_envelope
@@ -29,25 +29,27 @@ def opened() -> tuple[Any, Any, ClientRequest]:
     return session, sessions, ask
 
 
+def listened_to() -> Any:
+    """The lists of a mount, which change nothing in what servers say."""
+    return SimpleNamespace(
+        listeners=set(), changed=print, told_apart=lambda *told: told[-1], are_alike=lambda *_: True
+    )
+
+
 async def test_a_stream_whose_client_left_at_once_ends() -> None:
     """Nothing of it is kept, though nobody asked for its first piece."""
     session, sessions, ask = opened()
-    listeners: Listeners = set()
-    relay = cast(Any, None)
-    answer = await open_stream(
-        relay, sessions, {}, ask, session, lambda *_: None, lambda _, data: data, listeners
-    )
-    assert len(session.followers) == len(listeners) == len(session.held) == 1
+    lists = listened_to()
+    answer = await open_stream(cast(Any, None), sessions, lists, {}, ask, session)
+    assert len(session.followers) == len(lists.listeners) == len(session.held) == 1
     await answer.close()
-    assert (session.followers, listeners, session.held) == ([], set(), set())
+    assert (session.followers, lists.listeners, session.held) == ([], set(), set())
 
 
 async def test_a_stream_that_is_cut_while_it_waits_leaves_no_task() -> None:
     """A client that goes is the usual end of a stream."""
-    session, sessions, ask = opened()
-    stream = MergedStream(
-        cast(Any, None), sessions, ask, session, lambda *_: None, lambda _, data: data, set()
-    )
+    session, _, ask = opened()
+    stream = MergedStream(cast(Any, None), listened_to(), ask, session)
     reading = asyncio.ensure_future(anext(stream.pieces()))
     while len(asyncio.all_tasks()) < 4:
         await asyncio.sleep(0)
@@ -84,29 +86,22 @@ async def test_a_server_is_heard_again_after_a_defect(era: Any) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: defects.append(context["exception"]))
     session, sessions, ask = opened()
     relay, server = cast(Any, FaultyRelay()), ask.server
-    listeners: Listeners = set()
     session.id_at = session.marked = lambda name: name
     session.members = {}
     session.under_way, session.held = {}, {}
-    sessions.version_at = lambda _: None
+    sessions.in_agreed_version = lambda _: None
 
     async def is_open(*_: object) -> bool:
         return True
 
     sessions.is_open = is_open
     if era is LEGACY:
-        answer = await open_stream(
-            relay, sessions, {"all": server}, ask, session, lambda *_: None, lambda _, data: data, listeners
-        )
+        answer = await open_stream(relay, sessions, listened_to(), {"all": server}, ask, session)
     else:
         message = read_envelope(LISTEN)
         assert isinstance(message, Envelope)
         ask.envelope, ask.sender = message, ask.sender._replace(era=MODERN)
-        lists: Any = SimpleNamespace(
-            listeners=listeners, changed=print, told_apart=lambda *told: told[-1], are_alike=lambda *_: True
-        )
-        subscription = MountSubscription(relay, {"all": server}, lists, ask, message, wanted_of(message))
-        answer = await subscription.answer()
+        answer = await open_subscription(relay, listened_to(), {"all": server}, ask, wanted_of(message))
     pieces = cast(Any, answer.body)
     async with asyncio.timeout(60):
         while await anext(pieces) != NEWS:

@@ -11,7 +11,7 @@ import pytest
 
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.mounts.asks import OWN
-from adapter.relay.mounts.subscriptions import MountSubscription, wanted_of
+from adapter.relay.mounts.subscriptions import open_subscription, wanted_of
 from adapter.relay.server import Server
 from adapter.rules.access.principals import NOBODY, Caller
 from adapter.rules.eras.modern_results import MOST_URIS
@@ -66,8 +66,8 @@ async def asked_for(wanted: object, servers: int) -> list[Asked]:
     ask, envelope = ClientRequest(SERVERS["a"], "POST", sender, []), asking(wanted)
     ask.envelope = envelope
     relay: Any = SimpleNamespace(handle=handle)
-    subscription = MountSubscription(relay, SERVERS, cast(Any, lists), ask, envelope, wanted_of(envelope))
-    pieces = cast(Any, (await subscription.answer()).body)
+    answer = await open_subscription(relay, cast(Any, lists), SERVERS, ask, wanted_of(envelope))
+    pieces = cast(Any, answer.body)
     assert b"acknowledged" in await anext(pieces)
     async with asyncio.timeout(20):
         for _ in range(servers):
