@@ -146,7 +146,7 @@ class KeptFiles(FileSecrets):
             self.sessions.notifications.resources_changed(Scope(record.scope, record.owner))
 
     async def uploaded(self, record: FileRecord) -> None:
-        """Count and record a file that came otherwise than by the upload route."""
+        """Count and record a file that was uploaded, or attached to a call."""
         for told in (self.on_upload, self.on_upload_recorded):
             if told is not None:
                 await told(record)
@@ -157,15 +157,14 @@ class KeptFiles(FileSecrets):
         claims = Claims(self.sessions.sessions, self.scopes, guard)
         quota = settings.sessions.max_total_session_size
         uploads = UploadRoute(
-            self.registry, self.credentials, self.scopes, claims, self._takers, settings.uploads, quota
+            self.registry, self.offers, claims, self._takers, settings.uploads, quota, self.uploaded
         )
         downloads = DownloadRoute(self.registry, self.credentials, claims, self._served)
         if trail is not None:
             from adapter.relay.call.audit_trail import DOWNLOADED, UPLOADED
 
-            uploads.record = self.on_upload_recorded = partial(trail.file, UPLOADED)
+            self.on_upload_recorded = partial(trail.file, UPLOADED)
             downloads.record = partial(trail.file, DOWNLOADED)
-        uploads.count, uploads.offers = self.on_upload, self.offers
         path = settings.core.upload_path
         routes = [*uploads.branches(path), *downloads.deliveries(path)]
         if settings.core.allow_artifacts_download:

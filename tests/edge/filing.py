@@ -213,12 +213,15 @@ async def filing(
         require_sha256=require_sha256,
         stall_timeout_seconds=stall_timeout,
     )
-    uploads = UploadRoute(registry, credentials, scopes, claims, [SERVER], settings, quota)
-    uploads.offers = offers = UploadOffers(store, credentials, scopes, clock, 120.0)
+    offers = UploadOffers(store, credentials, scopes, clock, 120.0)
+
+    async def nothing(_: FileRecord) -> None:
+        """Nobody counts."""
+
+    uploads = UploadRoute(registry, offers, claims, [SERVER], settings, quota, nothing)
     sending = DownloadRoute(registry, credentials, claims, [SERVER])
-    branches = [*uploads.branches("/upload"), *sending.deliveries("/upload")]
-    if downloads:
-        branches += sending.artifacts()
+    own = sending.artifacts() if downloads else ()
+    branches = [*uploads.branches("/upload"), *sending.deliveries("/upload"), *own]
     # No mount is served here, so nobody asks for an endpoint.
     front = Front(cast(Endpoint, None), {}, {}, guard, log, branches)
     for part_of_it in (scopes, credentials, registry):

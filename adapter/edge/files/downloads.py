@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
 
 import orjson
 
@@ -29,20 +30,18 @@ _CONFIRMED = "download"
 """The parameter by which a person says that they want the file itself."""
 
 
+@dataclass(eq=False, repr=False)
 class DownloadRoute:
     """Sends files of ``servers`` (ids), always as attachments: what a tool wrote never runs as a page of ours.
 
     ``record`` is called for each file before the first of its bytes leaves; None where no record is kept.
     """
 
-    def __init__(
-        self, registry: FileRegistry, credentials: Credentials, claims: Claims, servers: Collection[str]
-    ) -> None:
-        self._registry = registry
-        self._credentials = credentials
-        self._claims = claims
-        self._servers = servers
-        self.record: RecordFile | None = None
+    registry: FileRegistry
+    credentials: Credentials
+    claims: Claims
+    servers: Collection[str]
+    record: RecordFile | None = None
 
     def artifacts(self) -> tuple[Branch, Branch]:
         """``/artifacts/{server_id}/{scope}/{artifact_id}/{filename}``, where ``core.allow_artifacts_download``."""
@@ -60,9 +59,9 @@ class DownloadRoute:
         try:
             self._check_server(server)
             if signed:
-                self._credentials.check_file("download", (server, scope, file_id), query)
+                self.credentials.check_file("download", (server, scope, file_id), query)
             else:
-                await self._claims.check_owns(request.headers, server, scope)
+                await self.claims.check_owns(request.headers, server, scope)
             record = await self._find(names, FileKind.ARTIFACT)
         except AdapterError as error:
             if not by_person:
@@ -88,16 +87,16 @@ class DownloadRoute:
     async def _check_delivery(self, file: FilePath, query: Mapping[str, str]) -> None:
         """Raises CredentialRefused unless the link is in time, or belongs to a call that waits for its user."""
         try:
-            self._credentials.check_file("delivery", file, query)
+            self.credentials.check_file("delivery", file, query)
         except CredentialRefused:
-            if not self._credentials.is_genuine("delivery", file, query):
+            if not self.credentials.is_genuine("delivery", file, query):
                 raise
             # The call may wait in another replica, or since before a restart.
-            await self._registry.read_again(file[1])
-            self._credentials.check_file("delivery", file, query)
+            await self.registry.read_again(file[1])
+            self.credentials.check_file("delivery", file, query)
 
     def _check_server(self, server: str) -> None:
-        if server not in self._servers:
+        if server not in self.servers:
             raise NotFound("No server with this id has files here.")
 
     async def _find(self, names: Names, *kinds: FileKind) -> FileRecord:
@@ -105,7 +104,7 @@ class DownloadRoute:
         if _ID.fullmatch(scope) is None or _ID.fullmatch(file_id) is None:
             raise FileGone()
         for kind in kinds:
-            record = await self._registry.find(scope, kind, file_id)
+            record = await self.registry.find(scope, kind, file_id)
             if record is not None and record.server == server and record.filename == filename:
                 return record
         raise FileGone()
@@ -143,7 +142,7 @@ class DownloadRoute:
         fields: list[tuple[str, str]],
     ) -> None:
         first, length = asked or (0, record.content.size)
-        with contextlib.closing(await self._registry.read(record)) as opened:
+        with contextlib.closing(await self.registry.read(record)) as opened:
             if self.record is not None and request.method != "HEAD":
                 await self.record(record)
             request.reply.begin(206 if asked else 200, fields, length)

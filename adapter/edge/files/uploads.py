@@ -27,14 +27,12 @@ from adapter.errors import (
     UploadStalled,
 )
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.scopes import Scopes
-from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import UploadBatch
 from adapter.relay.files.upload_offers import KnownOffer, UploadOffers
 from adapter.rules.access.principals import ANONYMOUS, Scope
-from adapter.rules.files.file_records import FileRecord, RecordFile
+from adapter.rules.files.file_records import FileRecord, RecordFile, shown_upload
 from adapter.settings.storage import Uploads
-from adapter.wire.signed_urls import UploadCredential, upload_handle
+from adapter.wire.signed_urls import UploadCredential
 
 T = TypeVar("T")
 
@@ -55,35 +53,23 @@ class OpenedBranch(Branch):
         return found if found is not None and takes_html(request) else None
 
 
+@dataclass(eq=False, repr=False)
 class UploadRoute:
     """Takes uploads for ``servers`` (ids). ``quota``: bytes that a scope may hold; None sets no limit.
 
-    ``record`` is called for each file before its sender is answered; None where no record is kept.
+    ``on_kept`` is called for each file before its sender is answered.
     """
 
-    def __init__(
-        self,
-        registry: FileRegistry,
-        credentials: Credentials,
-        scopes: Scopes,
-        claims: Claims,
-        servers: Collection[str],
-        settings: Uploads,
-        quota: int | None,
-    ) -> None:
-        self._registry = registry
-        self._credentials = credentials
-        self._scopes = scopes
-        self._claims = claims
-        self._servers = servers
-        self._settings = settings
-        self._quota = quota
-        self._beside = _BESIDE_BATCH + _BESIDE_FILE * settings.max_files
-        self.record: RecordFile | None = None
-        self.count: RecordFile | None = None
-        """Is told of each file that was kept; None where nobody counts."""
-        self.offers: UploadOffers | None = None
-        """Is told of batches that came by an offer; None where no uploads are offered."""
+    registry: FileRegistry
+    offers: UploadOffers
+    claims: Claims
+    servers: Collection[str]
+    settings: Uploads
+    quota: int | None
+    on_kept: RecordFile
+
+    def __post_init__(self) -> None:
+        self._beside = _BESIDE_BATCH + _BESIDE_FILE * self.settings.max_files
         _keep_freed_memory()
 
     def branches(self, upload_path: str) -> tuple[Branch, ...]:
@@ -133,11 +119,11 @@ class UploadRoute:
             raise CredentialRefused()
         _, credential = await self._admit(request, server)
         assert credential is not None, "the link is signed"
-        time = credential.expires, self._credentials.left(credential)
-        pages.upload_page(request, server, self._settings, self._quota, time, extra)
+        time = credential.expires, self.offers.credentials.left(credential)
+        pages.upload_page(request, server, self.settings, self.quota, time, extra)
 
     def _check_server(self, server: str) -> None:
-        if server not in self._servers:
+        if server not in self.servers:
             raise NotFound("No server with this id accepts uploads.")
 
     async def _receive_all(self, request: Request, server: str) -> dict[str, Any]:
@@ -146,60 +132,42 @@ class UploadRoute:
         scope, credential = await self._admit(request, server)
         form = self._form(request)
         self._check_length(request.body.announced)
-        offered = await self._offered(credential)
+        # The offer that the credential belongs to, if any is left.
+        offered = None if credential is None else await self.offers.find(credential.nonce)
         name = None if offered is None else offered.batch
-        batch = await self._registry.begin(scope, server, request.body.announced, name)
+        batch = await self.registry.begin(scope, server, request.body.announced, name)
         try:
-            async with self._watched(offered, batch):
+            if credential is None or offered is None:
                 await self._receive(request.body, form, batch)
-                spend = partial(self._credentials.spend, credential) if credential else None
-                await self._outlive(offered, credential, scope)
-                records = await batch.keep(form.digests, spend)
-                if offered is not None and credential is not None:
+                records = await self._keep(batch, form, credential)
+                owner = scope.id
+            else:
+                async with self.offers.arriving(offered, batch):
+                    await self._receive(request.body, form, batch)
+                    if credential.page or await self.offers.scopes.has_ended(scope):
+                        # A later session is to use them.
+                        await self.offers.outlive(offered)
+                    records = await self._keep(batch, form, credential)
                     await self._prolong(offered, records, page=credential.page)
+                owner = _named(offered, credential)
         finally:
             await batch.discard()
-        for told in (self.count, self.record):
-            if told is not None:
-                for each in records:
-                    await told(each)
-        owner = scope.id if offered is None or credential is None else _named(offered, credential)
+        for each in records:
+            await self.on_kept(each)
         return self._answer(server, scope, owner, records)
 
-    # --- by an offer ------------------------------------------------------------------------------------------
-
-    async def _offered(self, credential: UploadCredential | None) -> KnownOffer | None:
-        """The offer that a credential belongs to, if any is left."""
-        if self.offers is None or credential is None:
-            return None
-        return await self.offers.find(credential.nonce)
-
-    def _watched(
-        self, offered: KnownOffer | None, batch: UploadBatch
-    ) -> contextlib.AbstractAsyncContextManager[None]:
-        if self.offers is None or offered is None:
-            return contextlib.nullcontext()
-        return self.offers.arriving(offered, batch)
-
-    async def _outlive(
-        self, offered: KnownOffer | None, credential: UploadCredential | None, scope: Scope
-    ) -> None:
-        """Have files stay when their session ends, if a person sends them or it has ended: a later one is to use them.
-
-        Raises StoreUnavailable.
-        """
-        if self.offers is None or offered is None or credential is None:
-            return
-        if credential.page or await self._scopes.has_ended(scope):
-            await self.offers.outlive(offered)
+    async def _keep(
+        self, batch: UploadBatch, form: Form, credential: UploadCredential | None
+    ) -> list[FileRecord]:
+        spend = None if credential is None else partial(self.offers.credentials.spend, credential)
+        return await batch.keep(form.digests, spend)
 
     async def _prolong(self, offered: KnownOffer, records: list[FileRecord], *, page: bool) -> None:
         """Keep what a person has uploaded for as long as they had time to upload it: their chat may be slow too."""
-        assert self.offers is not None, "the batch came by an offer"
         # The files are held and the link is used up: a sender who was told of a failure now could not try again.
         with contextlib.suppress(StoreUnavailable):
             if page:
-                await self._registry.keep(records, self._credentials.page_ttl)
+                await self.registry.keep(records, self.offers.credentials.page_ttl)
             await self.offers.use(offered)
 
     # --- before the body --------------------------------------------------------------------------------------
@@ -211,12 +179,12 @@ class UploadRoute:
         """
         query = query_of(request)
         if _SIGNED.isdisjoint(query):
-            scope = await self._claims.own(request.headers, server)
-            await self._scopes.remember(scope)
+            scope = await self.claims.own(request.headers, server)
+            await self.offers.scopes.remember(scope)
             return scope, None
-        credential = await self._credentials.check(server, query)
-        await self._claims.check_names(request.headers, server, credential.scope)
-        found = await self._scopes.find(credential.scope)
+        credential = await self.offers.credentials.check(server, query)
+        await self.claims.check_names(request.headers, server, credential.scope)
+        found = await self.offers.scopes.find(credential.scope)
         if found is None:
             raise CredentialRefused()
         return found, credential
@@ -228,16 +196,16 @@ class UploadRoute:
 
     def _check_length(self, length: int | None) -> None:
         """Refuse what cannot end well, before it is read. Raises FileTooLarge, QuotaReached."""
-        limits = self._settings
+        limits = self.settings
         least = (length or 0) - self._beside
         if least > limits.max_files * limits.max_file_bytes:
             raise FileTooLarge(
                 f"The upload is larger than {limits.max_files} files (uploads.max_files) of "
                 f"{limits.max_file_bytes} bytes (uploads.max_file_bytes)."
             )
-        if self._quota is not None and least > self._quota:
+        if self.quota is not None and least > self.quota:
             raise QuotaReached(
-                f"The upload is larger than the {self._quota} bytes that sessions.max_total_session_size allows."
+                f"The upload is larger than the {self.quota} bytes that sessions.max_total_session_size allows."
             )
 
     # --- the body ---------------------------------------------------------------------------------------------
@@ -252,7 +220,7 @@ class UploadRoute:
         form.end()
         if not files:
             raise UploadRefused("The form has no part named file.")
-        if self._settings.require_sha256 and not form.digests:
+        if self.settings.require_sha256 and not form.digests:
             raise UploadRefused("uploads.require_sha256 is set: send a field named sha256 for each file.")
 
     async def _take(self, events: list[Event], batch: UploadBatch) -> int:
@@ -280,33 +248,25 @@ class UploadRoute:
                 if await batch.fill(content, source.left + len(content.rest)) is None:
                     break
                 if source.empty and not content.ended:
-                    await self._waited_for(source.wait(self._settings.stall_timeout_seconds))
+                    await self._waited_for(source.wait(self.settings.stall_timeout_seconds))
         return content.rest
 
     async def _read(self, body: Body) -> bytes:
-        return await self._waited_for(body.piece(self._settings.stall_timeout_seconds))
+        return await self._waited_for(body.piece(self.settings.stall_timeout_seconds))
 
     async def _waited_for(self, coming: Awaitable[T]) -> T:
         try:
             return await coming
         except TimeoutError:
             raise UploadStalled(
-                f"The upload sent nothing for {self._settings.stall_timeout_seconds:g} s, "
+                f"The upload sent nothing for {self.settings.stall_timeout_seconds:g} s, "
                 "longer than uploads.stall_timeout_seconds allows."
             ) from None
 
     def _answer(self, server: str, scope: Scope, owner: str, records: list[FileRecord]) -> dict[str, Any]:
         """The answer to a sender. Handles name ``owner``: the scope, or the batch if they are good in every session."""
         uploads = [
-            {
-                "upload_handle": upload_handle(owner, record.id, self._settings.uri_scheme),
-                "upload_id": record.id,
-                "filename": record.filename,
-                "mime_type": record.content.media_type,
-                "size_bytes": record.content.size,
-                "sha256": record.content.sha256,
-            }
-            for record in records
+            shown_upload(owner, record, self.settings.uri_scheme, upload_id=record.id) for record in records
         ]
         handles = [upload["upload_handle"] for upload in uploads]
         answer = {

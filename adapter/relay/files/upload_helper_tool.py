@@ -37,23 +37,23 @@ class Offer:
         return f"{self.server}_upload_status"
 
 
+@dataclass(eq=False, repr=False)
 class HelperTool(Stage):
     """The stage that answers calls of the helper tool."""
 
-    def __init__(self, offer: Offer, offers: UploadOffers) -> None:
-        self._offer = offer
-        self._offers = offers
+    offer: Offer
+    offers: UploadOffers
 
     async def ask(self, call: Call) -> bytes | None:
-        issued = await self._offers.issue(self._offer.server, call.origin.caller.principal, call.scope)
-        shown = self._shown(f"{call.origin.base}{self._offer.route}/{self._offer.server}", call.scope, issued)
+        issued = await self.offers.issue(self.offer.server, call.origin.caller.principal, call.scope)
+        shown = self._shown(f"{call.origin.base}{self.offer.route}/{self.offer.server}", call.scope, issued)
         text = orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()
         return tool_result(call.envelope.id_bytes, text, shown, modern=call.modern)
 
     def _shown(self, route: str, scope: Scope, issued: IssuedOffer) -> dict[str, Any]:
-        offer, links = self._offer, issued.links
+        offer, links = self.offer, issued.links
         url, page = f"{route}?{links.query}", f"{route}?{links.page_query}"
-        ttl = int(self._offers.credentials.ttl)
+        ttl = int(self.offers.credentials.ttl)
         tools = ", ".join(f"{tool} ({argument})" for tool, argument in offer.consumers)
         return {
             "server_id": offer.server,
@@ -90,7 +90,7 @@ class HelperTool(Stage):
             "open_in_browser": page,
             "page_expires_at": iso(links.page_expires),
             "message_for_person": (
-                f"Please open this link within {_spoken(self._offers.credentials.page_ttl)} and choose "
+                f"Please open this link within {_spoken(self.offers.credentials.page_ttl)} and choose "
                 f"{'your files' if offer.settings.max_files > 1 else 'your file'} there: {page}"
             ),
             "upload": transfer(url, links.expires),
@@ -98,7 +98,7 @@ class HelperTool(Stage):
 
     def _curl(self, url: str, names: tuple[str, ...]) -> str:
         parts = [f"-F 'file=@{name}'" for name in names]
-        if self._offer.settings.require_sha256:
+        if self.offer.settings.require_sha256:
             parts += [f"-F \"sha256=$(sha256sum {name} | cut -d' ' -f1)\"" for name in names]
         return " ".join(["curl -sS -X POST", shlex.quote(url), *parts])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.relay.call.call_gate import Cancellations
@@ -12,12 +12,11 @@ from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.upload_helper_tool import Offer
 from adapter.relay.files.upload_offers import KnownOffer, UploadOffers
 from adapter.relay.stages import Call, Stage, Withdrawn
-from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.rules.files.file_records import FileKind, FileRecord, shown_upload
 from adapter.rules.files.upload_offers import TELL_EVERY, UploadState, batch_of
 from adapter.rules.results.tool_results import tool_result
 from adapter.rules.tools.definitions import own_tool
 from adapter.wire.envelope import dump, parse
-from adapter.wire.signed_urls import upload_handle
 from adapter.wire.sse import encode
 
 LONGEST_WAIT = 50
@@ -44,20 +43,18 @@ class _Status:
         return self.state in ("done", "expired")
 
 
+@dataclass(eq=False, repr=False)
 class UploadStatusTool(Stage):
     """The stage that answers calls of the tool. Which of them clients give up is heard by ``cancellations``."""
 
-    def __init__(
-        self, offer: Offer, offers: UploadOffers, registry: FileRegistry, cancellations: Cancellations
-    ) -> None:
-        self._offer = offer
-        self._offers = offers
-        self._registry = registry
-        self._cancellations = cancellations
-        self._waiting = 0
+    offer: Offer
+    offers: UploadOffers
+    registry: FileRegistry
+    cancellations: Cancellations
+    _waiting: int = field(default=0, init=False)
 
     def __repr__(self) -> str:
-        return f"<UploadStatusTool of {self._offer.server}: {self._waiting} calls wait>"
+        return f"<UploadStatusTool of {self.offer.server}: {self._waiting} calls wait>"
 
     async def ask(self, call: Call) -> bytes | None:
         params = parse(call.request).get("params") or {}
@@ -78,26 +75,26 @@ class UploadStatusTool(Stage):
     async def _awaited(self, call: Call, batch: str | None, wait: float, token: object) -> _Status:
         """The state of an upload, when it is over or the time is. Raises Withdrawn, StoreUnavailable."""
         waits = wait and self._waiting < MOST_WAITING and len(call.request) <= LONGEST_WAITING
-        if not waits or batch is None or self._offers.stopping:
+        if not waits or batch is None or self.offers.stopping:
             return await self._status(call, batch)
         loop = asyncio.get_running_loop()
         began = loop.time()
         given_up = False
-        with self._offers.watch(batch) as changed:
+        with self.offers.watch(batch) as changed:
 
             def give_up() -> None:
                 nonlocal given_up
                 given_up = True
                 changed.set()
 
-            call.defer(self._cancellations.hear(call, give_up))
+            call.defer(self.cancellations.hear(call, give_up))
             self._waiting += 1
             try:
                 while True:
                     changed.clear()
                     status = await self._status(call, batch)
                     left = began + wait - loop.time()
-                    if status.is_final or left <= 0 or self._offers.stopping:
+                    if status.is_final or left <= 0 or self.offers.stopping:
                         return status
                     _report(call, token, loop.time() - began, wait, status)
                     # Others may have no way to tell that something happened; then one look in a while shows it.
@@ -109,30 +106,30 @@ class UploadStatusTool(Stage):
 
     async def _status(self, call: Call, batch: str | None) -> _Status:
         """The state just now. An id that is another principal's, or of another server, is as one that never was."""
-        server = self._offer.server
+        server = self.offer.server
         if batch is None:
             return _Status("expired")
         # In this order: what was used by now had been heard of before, and has its files by the end unless they went.
-        coming = self._offers.received(batch)
-        used = await self._offers.credentials.is_spent(batch)
-        known = await self._offers.find_of(server, call.origin.caller.principal, batch)
+        coming = self.offers.received(batch)
+        used = await self.offers.credentials.is_spent(batch)
+        known = await self.offers.find_of(server, call.origin.caller.principal, batch)
         if known is None:
             return _Status("expired")
         offer = known.offer
         # While a link is unused there are none, and looking for them costs as much as the scope has files.
-        if (used or self._offers.clock() >= offer.expires) and (files := await self._files(known)):
-            await self._offers.use(known)
+        if (used or self.offers.clock() >= offer.expires) and (files := await self._files(known)):
+            await self.offers.use(known)
             return _Status("done", files=tuple(files), batch=batch)
         if coming is not None:
             return _Status("receiving", coming, offer.expires)
-        return _Status(offer.state(self._offers.clock(), used=used), offer.received, offer.expires)
+        return _Status(offer.state(self.offers.clock(), used=used), offer.received, offer.expires)
 
     async def _files(self, known: KnownOffer) -> list[FileRecord]:
         """The files of a batch, which are used now."""
         scope = known.offer.scope
-        records = await self._registry.list(scope, FileKind.UPLOAD)
+        records = await self.registry.list(scope, FileKind.UPLOAD)
         ours = [each for each in records if each.batch == known.batch]
-        found = [await self._registry.find(scope, FileKind.UPLOAD, each.id) for each in ours]
+        found = [await self.registry.find(scope, FileKind.UPLOAD, each.id) for each in ours]
         return [each for each in found if each is not None]
 
     # --- the answer -------------------------------------------------------------------------------------------
@@ -150,25 +147,19 @@ class UploadStatusTool(Stage):
         return shown | {"next_step": self._next_step(status.state)}
 
     def _file(self, batch: str, record: FileRecord) -> dict[str, Any]:
-        expires = self._registry.expires_at(record)
-        return {
-            "upload_handle": upload_handle(batch, record.id, self._offer.settings.uri_scheme),
-            "filename": record.filename,
-            "mime_type": record.content.media_type,
-            "size_bytes": record.content.size,
-            "sha256": record.content.sha256,
-            "expires_at": None if expires is None else iso(expires),
-        }
+        expires = self.registry.expires_at(record)
+        until = None if expires is None else iso(expires)
+        return shown_upload(batch, record, self.offer.settings.uri_scheme, expires_at=until)
 
     def _next_step(self, state: UploadState) -> str:
-        tools = ", ".join(f"{tool} ({argument})" for tool, argument in self._offer.consumers)
+        tools = ", ".join(f"{tool} ({argument})" for tool, argument in self.offer.consumers)
         match state:
             case "done":
                 return f"Pass each upload_handle, exactly as it is, to a tool that takes files: {tools}."
             case "expired":
                 return (
                     "Nothing is left of this upload, or there never was one with this upload_id. Call "
-                    f"{self._offer.tool_name} for a new link. Do not guess what is in the file."
+                    f"{self.offer.tool_name} for a new link. Do not guess what is in the file."
                 )
         return (
             "The files are not here yet. Make sure that the person has the link, and call this tool again with "

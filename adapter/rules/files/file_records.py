@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
+from adapter.wire.signed_urls import upload_handle
+
 
 class FileKind(Enum):
     UPLOAD = "upload"
@@ -168,6 +170,18 @@ def decode_head(data: bytes) -> Holders:
         case {"format": 1, "holders": dict(holders)}:
             return holders
     raise ValueError("not a head of a scope's files")
+
+
+def shown_upload(owner: str, record: FileRecord, scheme: str, **more: object) -> dict[str, Any]:
+    """An upload as its sender, or the one who asks for its status, is told of it. Its handle names ``owner``."""
+    return {
+        "upload_handle": upload_handle(owner, record.id, scheme),
+        **more,
+        "filename": record.filename,
+        "mime_type": record.content.media_type,
+        "size_bytes": record.content.size,
+        "sha256": record.content.sha256,
+    }
 
 
 RecordFile = Callable[[FileRecord], Awaitable[None]]
