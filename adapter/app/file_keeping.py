@@ -18,15 +18,13 @@ from adapter.edge.http.request import Branch
 from adapter.files.port import CaptureLimit
 from adapter.files.shelf import Shelf
 from adapter.relay.cleanup import CleanupTask
-from adapter.relay.files.artifact_capture import CaptureRule, ProducerRule
+from adapter.relay.files.artifact_capture import ArtifactKeeper, ProducerRule
 from adapter.relay.files.artifact_resources import FileAccess
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.large_results import (
-    KnownCalls,
     LargeResultRule,
     LargeResults,
     LargeResultStage,
-    PartKeeper,
     TaskTools,
 )
 from adapter.relay.files.read_artifact_tool import ABOVE, LARGEST_ANSWER, SMALLEST_ANSWER, ReadRule
@@ -34,6 +32,7 @@ from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.signed_urls import Links
 from adapter.relay.files.upload_batch import FileLimits
 from adapter.relay.files.upload_offers import UploadOffers
+from adapter.relay.sessions.client_facts import client_infos
 from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.access.principals import Scope
@@ -151,6 +150,10 @@ class KeptFiles(FileSecrets):
             if told is not None:
                 await told(record)
 
+    def keeper(self, rule: ProducerRule) -> ArtifactKeeper:
+        """What keeps the artifacts of one tool."""
+        return ArtifactKeeper(rule, self.access, self.sessions.notifications, self.base.log)
+
     def branches(self, guard: Guard, trail: AuditTrail | None, tracing: Tracer | None) -> Sequence[Branch]:
         """See FileSecrets."""
         settings = self.settings
@@ -251,9 +254,8 @@ def shortening(
 ) -> LargeResults:
     """The stages of one server's tools; ``offers`` gives their definitions. What is kept has at most ``limit``."""
     hosted = {tool.name: tool for tool in entry.tools.define}
-    known, tasks = KnownCalls(files.sessions.sessions.row, offers), TaskTools(KEPT_TASKS)
-    links = files.links if files.settings.core.allow_artifacts_download else None
-    scheme = files.settings.artifacts.uri_scheme
+    clients, tasks = client_infos(files.sessions.sessions), TaskTools(KEPT_TASKS)
+    artifacts, downloads = files.settings.artifacts, files.settings.core.allow_artifacts_download
 
     def stage_of(tool: str) -> LargeResultStage | None:
         stages = entry.stages_of(hosted[tool]) if tool in hosted else entry.stages_for(tool)
@@ -263,11 +265,15 @@ def shortening(
         terms = Terms(section.above, section.preview, f"{entry.id}_read_artifact")
         rule = LargeResultRule(terms, section.hosts, stages.limits.egress)
         kept = ProducerRule(
-            entry.id, tool, None, Locator("none"), limit=limit, exposed=exposed, scheme=scheme
+            entry.id,
+            tool,
+            None,
+            Locator("none"),
+            limit=limit,
+            exposed=exposed,
+            downloads=downloads,
+            scheme=artifacts.uri_scheme,
         )
-        keeper = PartKeeper(
-            CaptureRule(files.registry, files.files, kept), links, files.sessions.notifications
-        )
-        return LargeResultStage(tool, rule, keeper, known, tasks, files.base.log)
+        return LargeResultStage(rule, files.keeper(kept), clients, offers, tasks)
 
     return LargeResults(lru_cache(KEPT_STAGES)(stage_of), tasks)

@@ -23,14 +23,14 @@ from adapter.relay.files.artifact_resources import (
     ResourceTemplates,
 )
 from adapter.relay.files.attachments import AttachedFiles, AttachmentStage
-from adapter.relay.files.large_results import KnownCalls, LargeResults
+from adapter.relay.files.large_results import LargeResults
 from adapter.relay.files.read_artifact_tool import ReadArtifactTool
 from adapter.relay.files.read_artifact_tool import definition as reading_definition
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.files.upload_status_tool import UploadStatusTool, status_tool
 from adapter.relay.files.widgets import WidgetList, WidgetRead
-from adapter.relay.sessions.client_facts import client_names
+from adapter.relay.sessions.client_facts import client_infos, client_names
 from adapter.relay.stages import Call, Gate, Stage, StageEntry
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.files.locators import Locator
@@ -90,7 +90,7 @@ class ActiveFiles(KeptFiles):
             entries += self._of_tool(entry, tool)
         reading = reading_rule(self.settings, entry)
         if reading is not None:
-            read = ReadArtifactTool(reading, self.registry, KnownCalls(self.sessions.sessions.row))
+            read = ReadArtifactTool(reading, self.registry, client_infos(self.sessions.sessions))
             entries.append(StageEntry("tools/call", "own", read, reading.tool_name))
         offer = self._offer(entry)
         if offer is not None:
@@ -235,15 +235,8 @@ class ActiveFiles(KeptFiles):
             raw_limit=artifacts.max_resource_bytes if raw else None,
             scheme=artifacts.uri_scheme,
         )
-        return Producer(
-            rule,
-            self.access,
-            self.mirrors_of(entry),
-            self.sessions.notifications,
-            self.base.clock,
-            self.base.log,
-            self.members_of(entry) if artifacts.in_structured_content == "auto" else None,
-        )
+        members = self.members_of(entry) if artifacts.in_structured_content == "auto" else None
+        return Producer(self.keeper(rule), self.mirrors_of(entry), self.base.clock, members)
 
     def _patience(self, entry: ServerSettings, tool: str) -> float | None:
         own = read_timeouts(entry).get(tool)

@@ -17,7 +17,7 @@ from adapter.files.shelf import Shelf
 from adapter.relay.call.get_streams import SubscriptionStage, TaskTexts
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.exchange import ClientResponse as Left
-from adapter.relay.files.artifact_capture import CaptureRule, ProducerRule
+from adapter.relay.files.artifact_capture import ArtifactKeeper, ProducerRule
 from adapter.relay.files.artifact_members import ArtifactMembers
 from adapter.relay.files.artifact_producer import Producer
 from adapter.relay.files.artifact_resources import (
@@ -30,11 +30,9 @@ from adapter.relay.files.artifact_resources import (
 )
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.large_results import (
-    KnownCalls,
     LargeResultRule,
     LargeResults,
     LargeResultStage,
-    PartKeeper,
     TaskTools,
 )
 from adapter.relay.files.read_artifact_tool import ABOVE, ReadArtifactTool, ReadRule
@@ -44,6 +42,8 @@ from adapter.relay.files.upload_batch import FileLimits
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
+from adapter.relay.sessions.client_facts import client_infos
+from adapter.relay.sessions.session_map import SessionLimits, Sessions
 from adapter.relay.stages import Call, StageEntry, StageTable
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.access.principals import Scope
@@ -159,10 +159,12 @@ class Tools:
         if self.producing.edits:
             consuming = replace(consuming, edits=True)
         consumer = Consumer(consuming, access, self.mirrors)
-        producer = Producer(
-            self.producing, access, self.mirrors, notifications, self.clock, logger, self.members
+        self.keeper = partial(
+            ArtifactKeeper, files=access, notifications=notifications, log=log.get_logger("test")
         )
+        producer = Producer(self.keeper(self.producing), self.mirrors, self.clock, self.members)
         self.relaying = Relaying(self.upstream, self._stages(consumer, producer), self.store, self.clock)
+        self.clients.sessions = self.relaying.sessions
         self.relaying.relay.get_streams.notifications = notifications
 
     def _stages(self, consumer: Consumer, producer: Producer) -> StageTable:
@@ -173,9 +175,8 @@ class Tools:
         texts = TaskTexts(Redaction(self.files.roots, {}))
         producers = ("write", "convert", "read") if self.producing.edits else ("write", "convert")
         reading = ReadRule("one", most=ABOVE if self.large is None else self.large.terms.above)
-        reader = ReadArtifactTool(
-            reading, self.registry, KnownCalls(lambda key: self.relaying.sessions.row(key))
-        )
+        self.clients = client_infos(Sessions(self.store, SessionLimits(), self.clock))
+        reader = ReadArtifactTool(reading, self.registry, self.clients)
         self.tasks: TaskTools = TaskTools(100)
         large = None if self.large is None else LargeResults(partial(self._large, self.large), self.tasks)
         table = StageTable(
@@ -204,10 +205,8 @@ class Tools:
     def _large(self, rule: LargeResultRule, tool: str) -> LargeResultStage | None:
         if tool == "one_read_artifact":
             return None
-        capturing = CaptureRule(self.registry, self.files, producing(argument=None, tool=tool))
-        keeper = PartKeeper(capturing, self.links if self.downloads else None, self.notifications)
-        known = KnownCalls(lambda key: self.relaying.sessions.row(key), self.offers)
-        return LargeResultStage(tool, rule, keeper, known, self.tasks, log.get_logger("test"))
+        keeper = self.keeper(producing(argument=None, tool=tool, downloads=self.downloads))
+        return LargeResultStage(rule, keeper, self.clients, self.offers, self.tasks)
 
     # --- the client -------------------------------------------------------------------------------------------
 

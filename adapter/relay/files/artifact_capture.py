@@ -7,25 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from structlog.typing import FilteringBoundLogger
+
 from adapter.errors import AdapterError, BadJson, StorageFailed
-from adapter.files.port import CaptureLimit, FileStore, Measure, StagedFile
-from adapter.relay.files.file_registry import FileRegistry
+from adapter.files.port import CaptureLimit, Measure, StagedFile
+from adapter.relay.files.artifact_resources import FileAccess, iso
 from adapter.relay.files.file_transactions import NewFile
 from adapter.relay.files.round_index import COPIES, EDITED
 from adapter.relay.files.upload_consumer import HANDLES
+from adapter.relay.notifications import Notifications
 from adapter.relay.stages import Call
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.filenames import default_name, names_a_file, stored_name
 from adapter.rules.files.locators import Locator, embedded, length, linked
 from adapter.rules.files.media_types import media_type, named_after_type
+from adapter.rules.results.shown_artifacts import Shown, ShownFile
 from adapter.wire.envelope import parse
+from adapter.wire.signed_urls import artifact_uri
 
 Result = Mapping[str, Any]
 
@@ -91,22 +96,24 @@ class ProducerRule:
     scheme: str = "artifact://"
 
 
-class CaptureRule(NamedTuple):
-    """For one tool of one server."""
+@dataclass(eq=False, repr=False)
+class ArtifactKeeper:
+    """Keeps what one tool of one server produces, and tells of it."""
 
-    registry: FileRegistry
-    files: FileStore
     rule: ProducerRule
+    files: FileAccess
+    notifications: Notifications
+    log: FilteringBoundLogger
 
     async def written(self, call: Call, allocated: Allocated) -> Captured | None:
         """The file at the place that the tool was told, if it wrote one there. Raises AdapterError for one that was
         there and cannot be kept."""
         place = allocated.place
-        measure = None if place is None else await self.files.adopt(place, self.rule.limit)
+        measure = None if place is None else await self.files.store.adopt(place, self.rule.limit)
         if place is None or measure is None:
             return None
         record = await self._keep(call, allocated.name, measure, place=place)
-        return Captured(record, self.files.path_of(place))
+        return Captured(record, self.files.store.path_of(place))
 
     async def named(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
         """Each file that the result holds or names, when it is kept. Raises as ``written`` does."""
@@ -145,8 +152,10 @@ class CaptureRule(NamedTuple):
     async def _edited(self, call: Call, key: str, copy: str) -> Captured | None:
         """The copy of one file, None where it is as it was."""
         scope_id, kind, file_id = key.split("/")
-        given = await self.registry.find(scope_id, FileKind(kind), file_id)
-        taken = None if given is None else await self.files.take_copy(given.place, copy, self.rule.limit)
+        given = await self.files.registry.find(scope_id, FileKind(kind), file_id)
+        taken = (
+            None if given is None else await self.files.store.take_copy(given.place, copy, self.rule.limit)
+        )
         if given is None or taken is None:
             raise StorageFailed("A file is no longer where the tool was given it.")
         staging, measure = taken
@@ -155,7 +164,7 @@ class CaptureRule(NamedTuple):
             return None
         name, said = ArtifactName(given.filename, given=True), given.content.media_type
         record = await self._keep(call, name, measure, staging=staging, said=said)
-        return Captured(record, self.files.path_of(given.place, copy))
+        return Captured(record, self.files.store.path_of(given.place, copy))
 
     async def _located(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
         if length(result) <= AT_ONCE:
@@ -167,7 +176,7 @@ class CaptureRule(NamedTuple):
         for path in paths:
             if own and PurePosixPath(path).parts[-2:] in own:
                 continue
-            taken = await self.files.take(path, call.scope.id, began, self.rule.limit)
+            taken = await self.files.store.take(path, call.scope.id, began, self.rule.limit)
             if taken is not None:
                 staging, measure = taken
                 name = artifact_name(self.rule.tool, path)
@@ -187,7 +196,7 @@ class CaptureRule(NamedTuple):
         """Keep bytes that came inside a message. Raises AdapterError."""
         if self.rule.limit is not None:
             self.rule.limit.check(len(data))
-        staging = self.files.stage()
+        staging = self.files.store.stage()
         try:
             await staging.write(data)
             measure = await staging.finish()
@@ -212,10 +221,45 @@ class CaptureRule(NamedTuple):
                 scope = call.scope.id
                 place = Place(FileKind.ARTIFACT, scope, secrets.token_hex(16), stored_name(filename))
             file = NewFile(self.rule.server, filename, measure, said, self.rule.exposed)
-            return await self.registry.keep_artifact(call.scope, place, file, staging)
+            return await self.files.registry.keep_artifact(call.scope, place, file, staging)
         finally:
             if staging is not None:
                 await staging.discard()
+
+    # --- what is kept -----------------------------------------------------------------------------------------
+
+    async def hold(self, call: Call, record: FileRecord) -> None:
+        """Do not let a file go before the call is over. Raises FileGone, StoreUnavailable."""
+        call.defer(await self.files.registry.hold(record))
+
+    async def drop(self, records: Iterable[FileRecord]) -> None:
+        """Let files go of which nobody will be told."""
+        for record in records:
+            try:
+                await self.files.registry.drop(record)
+            except AdapterError as error:
+                self.log.warning("an artifact stays until it expires", tool=self.rule.tool, why=error.code)
+
+    def tell_listeners(self, call: Call) -> None:
+        """Tell clients that there is another resource, if it is one."""
+        if self.rule.exposed:
+            self.notifications.resources_changed(call.scope)
+
+    def uri(self, record: FileRecord) -> str:
+        return artifact_uri(record.scope, record.id, record.filename, self.rule.scheme)
+
+    def shown(self, call: Call, record: FileRecord, raw: str | bytes | None = None) -> Shown:
+        """The file as the result of this call tells of it."""
+        found, expires = record.content, self.files.registry.expires_at(record)
+        return Shown(
+            self.uri(record),
+            record.id,
+            ShownFile(record.filename, found.media_type, found.size, found.sha256),
+            None if expires is None else iso(expires),
+            record.exposed,
+            self.files.links.download(call.origin.base, record) if self.rule.downloads else None,
+            raw,
+        )
 
 
 @lru_cache(512)

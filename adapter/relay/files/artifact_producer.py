@@ -10,29 +10,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from structlog.typing import FilteringBoundLogger
-
 from adapter.errors import AdapterError
 from adapter.relay.files.artifact_capture import (
     Allocated,
+    ArtifactKeeper,
     ArtifactName,
     Captured,
-    CaptureRule,
-    ProducerRule,
     artifact_name,
 )
 from adapter.relay.files.artifact_members import ArtifactMembers
-from adapter.relay.files.artifact_resources import FileAccess, content, shown_artifact
+from adapter.relay.files.artifact_resources import content
 from adapter.relay.files.round_index import ARTIFACT
 from adapter.relay.files.rounds import EARLIER, noted_earlier
 from adapter.relay.files.upload_consumer import HANDLES
-from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.replies import edited
 from adapter.relay.stages import Call
 from adapter.rules.calls.arguments import ambiguous, slot
 from adapter.rules.calls.rounds import STATE, asks_for_input
-from adapter.rules.files.file_records import FileKind, FileRecord, Place
+from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.results.shown_artifacts import Shown
@@ -45,7 +41,6 @@ from adapter.rules.results.tool_results import (
     with_failure,
     without_paths,
 )
-from adapter.wire.signed_urls import artifact_uri
 
 NOT_CAPTURED = "The tool answered, but its file could not be captured."
 NOT_ALL_CAPTURED = "The tool answered, but not all of its files could be captured."
@@ -67,6 +62,7 @@ class _Capture:
         self.failure = f"{NOT_ALL_CAPTURED if self.kept else NOT_CAPTURED} {why}".rstrip()
 
 
+@dataclass(eq=False, repr=False)
 class Producer:
     """The stage of one tool. ``clock`` gives Unix time in seconds. Without ``members`` structured content lists no
     artifacts.
@@ -75,27 +71,16 @@ class Producer:
     is not to be lost to a failure of ours.
     """
 
-    def __init__(
-        self,
-        rule: ProducerRule,
-        files: FileAccess,
-        mirrors: ParamHeaders,
-        notifications: Notifications,
-        clock: Callable[[], float],
-        log: FilteringBoundLogger,
-        members: ArtifactMembers | None = None,
-    ) -> None:
-        self._rule = rule
-        self._registry = files.registry
-        self._files = files.store
-        self._mirrors = mirrors
-        self._notifications = notifications
-        self._clock = clock
-        self._log = log
-        self._members = members
-        self._nothing_known = Redaction(files.store.roots, {})
-        self._capturing = CaptureRule(files.registry, files.store, rule)
-        self._links = files.links if rule.downloads else None
+    keeper: ArtifactKeeper
+    mirrors: ParamHeaders
+    clock: Callable[[], float]
+    members: ArtifactMembers | None = None
+
+    def __post_init__(self) -> None:
+        self._rule = rule = self.keeper.rule
+        self._log = self.keeper.log
+        self._files = self.keeper.files.store
+        self._nothing_known = Redaction(self._files.roots, {})
         only_edits = rule.edits and rule.locator.mode == "none"
         self._may_name_none = (
             (rule.locator.every or only_edits) and rule.argument is None and not rule.required
@@ -104,13 +89,13 @@ class Producer:
     # --- the request ------------------------------------------------------------------------------------------
 
     async def ask(self, call: Call) -> bytes | None:
-        note = noted_earlier(call, ARTIFACT) or {"began": self._clock()}
+        note = noted_earlier(call, ARTIFACT) or {"began": self.clock()}
         call.notes[ARTIFACT] = note
         if call.withheld is None:
             call.withheld = self._withheld(call, {})
         if self._rule.argument is None:
             return None
-        await self._mirrors.check(call)
+        await self.mirrors.check(call)
         sentence = await self._inject(call, self._rule.argument, note)
         if sentence is None:
             return None
@@ -136,7 +121,7 @@ class Producer:
         call.defer(partial(self._files.abandon, place))
         path = await self._files.allocate(place)
         call.request = target.filled(call.request, path)
-        self._mirrors.rewrite(call, tuple(argument.split(".")), given, path)
+        self.mirrors.rewrite(call, tuple(argument.split(".")), given, path)
         return None
 
     # --- the response -----------------------------------------------------------------------------------------
@@ -156,12 +141,12 @@ class Producer:
         if not capture.written:
             await self._let_go(allocated.place)
         if capture.failure is not None and self._rule.required:
-            await self._drop(capture)
+            await self.keeper.drop(record for record, _ in capture.kept)
             return await edited(
                 response, partial(with_failure, response, capture.failure, self._withheld(call, {}))
             )
-        if capture.kept and self._rule.exposed:
-            self._notifications.resources_changed(call.scope)
+        if capture.kept:
+            self.keeper.tell_listeners(call)
         withheld = self._withheld(call, self._uris(capture.kept))
         if capture.failure is not None:
             response = await edited(
@@ -171,10 +156,10 @@ class Producer:
                 return response
         names: Sequence[str] = ()
         refers = False
-        if self._members is not None and capture.shown and isinstance(result.get("structuredContent"), dict):
-            names = await self._members.of(call)
-            if names and self._members.is_for_host is not None:
-                refers = await self._members.is_for_host(call)
+        if self.members is not None and capture.shown and isinstance(result.get("structuredContent"), dict):
+            names = await self.members.of(call)
+            if names and self.members.is_for_host is not None:
+                refers = await self.members.is_for_host(call)
         edit = partial(with_artifacts, response, capture.shown, withheld, names, refers=refers)
         return await edited(response, edit)
 
@@ -208,14 +193,14 @@ class Producer:
     async def _find(
         self, call: Call, allocated: Allocated, result: Mapping[str, Any], capture: _Capture
     ) -> None:
-        written = await self._capturing.written(call, allocated)
+        written = await self.keeper.written(call, allocated)
         if written is not None:
             capture.written = True
             await self._keep(call, written, capture)
         else:
-            await self._keep_each(call, self._capturing.named(call, allocated.began, result), capture)
+            await self._keep_each(call, self.keeper.named(call, allocated.began, result), capture)
         if self._rule.edits:
-            await self._keep_each(call, self._capturing.edited(call), capture)
+            await self._keep_each(call, self.keeper.edited(call), capture)
 
     async def _keep_each(self, call: Call, found: AsyncGenerator[Captured, None], capture: _Capture) -> None:
         async with aclosing(found) as files:
@@ -224,17 +209,12 @@ class Producer:
 
     async def _keep(self, call: Call, captured: Captured, capture: _Capture) -> None:
         # What one result tells of is there together: a file is not evicted for the next one.
-        call.defer(await self._registry.hold(captured.record))
+        record, limit, raw = captured.record, self._rule.raw_limit, None
+        await self.keeper.hold(call, record)
         capture.kept.append(captured)
-        capture.shown.append(await self._shown(captured.record, call.origin.base))
-
-    async def _drop(self, capture: _Capture) -> None:
-        """Nobody will be told of what was kept."""
-        for record, _ in capture.kept:
-            try:
-                await self._registry.drop(record)
-            except AdapterError as error:
-                self._log.warning("an artifact stays until it expires", tool=self._rule.tool, why=error.code)
+        if limit is not None and record.content.size <= limit:
+            raw = await content(self.keeper.files.registry, record)
+        capture.shown.append(self.keeper.shown(call, record, raw))
 
     async def _let_go(self, place: Place | None) -> None:
         """Remove what an allocated place may hold; where the disk refuses, the sweep is left to try again."""
@@ -246,18 +226,8 @@ class Producer:
 
     # --- what clients see -------------------------------------------------------------------------------------
 
-    def _uri(self, record: FileRecord) -> str:
-        return artifact_uri(record.scope, record.id, record.filename, self._rule.scheme)
-
-    async def _shown(self, record: FileRecord, base: str) -> Shown:
-        """``base`` is the URL under which the client knows the adapter. Raises FileGone, StorageFailed."""
-        limit, raw = self._rule.raw_limit, None
-        if limit is not None and record.content.size <= limit:
-            raw = await content(self._registry, record)
-        return shown_artifact(record, self._registry, self._rule.scheme, self._links, base, raw)
-
     def _uris(self, kept: Sequence[Captured]) -> dict[str, str]:
-        return {path: self._uri(record) for record, path in kept if path is not None}
+        return {path: self.keeper.uri(record) for record, path in kept if path is not None}
 
     def _withheld(self, call: Call, uris: Mapping[str, str]) -> Redaction:
         """Shows the URIs of artifacts, and the handles of the files that this call was given."""

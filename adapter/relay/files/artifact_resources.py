@@ -19,7 +19,6 @@ from adapter.relay.stages import Call, Stage, asked_cursor
 from adapter.rules.access.access_rules import NOT_FOUND_LEGACY, NOT_FOUND_MODERN
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.media_types import is_text
-from adapter.rules.results.shown_artifacts import Shown, ShownFile
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.tools.lists import ended_with, has_no_such_method, next_cursor
 from adapter.wire.envelope import INVALID_PARAMS, error_response
@@ -44,27 +43,6 @@ CURSOR = "adapter-artifacts:"
 
 TTL_MS = 0
 """How long a modern client may keep what is listed and read here: artifacts come and go at any time."""
-
-
-def shown_artifact(
-    record: FileRecord,
-    registry: FileRegistry,
-    scheme: str,
-    links: Links | None,
-    base: str,
-    raw: str | bytes | None = None,
-) -> Shown:
-    """An artifact as results tell of it to a client that knows the adapter under the URL ``base``."""
-    found, expires = record.content, registry.expires_at(record)
-    return Shown(
-        artifact_uri(record.scope, record.id, record.filename, scheme),
-        record.id,
-        ShownFile(record.filename, found.media_type, found.size, found.sha256),
-        None if expires is None else iso(expires),
-        record.exposed,
-        None if links is None else links.download(base, record),
-        raw,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,13 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from structlog.typing import FilteringBoundLogger
-
 from adapter.errors import AdapterError, BadJson
 from adapter.relay.background import in_turns
-from adapter.relay.files.artifact_capture import CaptureRule
-from adapter.relay.files.artifact_resources import shown_artifact
-from adapter.relay.files.signed_urls import Links
-from adapter.relay.notifications import Notifications
+from adapter.relay.files.artifact_capture import ArtifactKeeper
 from adapter.relay.replies import long_value
+from adapter.relay.sessions.client_facts import ClientFact
 from adapter.relay.stages import Call, Stage, StageEntry, Stages
 from adapter.relay.tools.catalogue_reader import Offered
-from adapter.rules.access.sessions import decode
 from adapter.rules.clients.hosts import SMALLEST, host_limit
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.last_used import LastUsed
@@ -41,12 +36,10 @@ from adapter.rules.results.large_results import (
     without_rest,
 )
 from adapter.rules.results.result_size import limited
-from adapter.rules.results.shown_artifacts import Shown
 from adapter.rules.results.tool_results import is_task, rpc_result
 from adapter.rules.schema.checker import compile_schema
 from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.unicode import LONGEST_NAME
-from adapter.state.port import Row
 from adapter.wire.envelope import parse
 from adapter.wire.piecewise import one_piece
 from adapter.wire.spans import find
@@ -89,71 +82,19 @@ class LargeResultRule(NamedTuple):
     egress: int | None = None
 
 
-class KnownCalls(NamedTuple):
-    """What is known about calls: the rows of their sessions, and what their server ``offers``; None where no tool of
-    it has a schema of its output.
-    """
-
-    rows: Callable[[str], Awaitable[tuple[Row | None, int]]]
-    offers: Callable[[Call], Awaitable[Offered]] | None = None
-
-    async def definition(self, call: Call, tool: str) -> Mapping[str, Any] | None:
-        """A tool's definition as its client sees it, None where there is none. Raises AdapterError."""
-        offered = None if self.offers is None else await self.offers(call)
-        raw = None if offered is None else offered.definition(tool)
-        return None if raw is None else parse(raw)
-
-    async def client(self, call: Call) -> object:
-        """``clientInfo`` of the client that calls, None where it gave none. Raises AdapterError."""
-        if call.modern:
-            return _value(call.envelope.body, ("params", "_meta", "io.modelcontextprotocol/clientInfo"))
-        row, _ = (None, 0) if call.origin.session is None else await self.rows(call.origin.session)
-        if row is None:
-            return None
-        try:
-            return _value(decode(row.value).handshake.initialize, ("params", "clientInfo"))
-        except ValueError:
-            return None
-
-
-@dataclass(frozen=True, slots=True)
-class PartKeeper:
-    """Keeps parts of results as files. ``links`` is None where there are no downloads."""
-
-    capturing: CaptureRule
-    links: Links | None
-    notifications: Notifications
-
-    async def find(self, call: Call, file_id: str | None) -> FileRecord | None:
-        """The artifact of that id, None where it is gone. Raises AdapterError."""
-        registry = self.capturing.registry
-        return None if file_id is None else await registry.find(call.scope.id, FileKind.ARTIFACT, file_id)
-
-    async def hold(self, call: Call, record: FileRecord) -> None:
-        """Do not let a file go before the call is over. Raises AdapterError."""
-        call.defer(await self.capturing.registry.hold(record))
-
-    async def drop(self, records: Sequence[FileRecord]) -> None:
-        """Let files go of which nobody will be told. Raises StoreUnavailable."""
-        for record in records:
-            await self.capturing.registry.drop(record)
-
-    def shown(self, call: Call, record: FileRecord) -> Shown:
-        """The file as the result tells of it."""
-        capturing = self.capturing
-        return shown_artifact(record, capturing.registry, capturing.rule.scheme, self.links, call.origin.base)
-
-
 @dataclass(eq=False, repr=False)
 class LargeResultStage(Stage):
-    """The stage of one tool, whose ``tasks`` it remembers. Where something cannot be kept, the result leaves whole."""
+    """The stage of one tool, whose ``tasks`` it remembers. Where something cannot be kept, the result leaves whole.
 
-    tool: str
+    ``clients`` knows ``clientInfo`` of those that call, ``offers`` the tools of their server; None where no tool of it
+    has a schema of its output.
+    """
+
     rule: LargeResultRule
-    keeper: PartKeeper
-    known: KnownCalls
+    keeper: ArtifactKeeper
+    clients: ClientFact[object]
+    offers: Callable[[Call], Awaitable[Offered]] | None
     tasks: TaskTools
-    log: FilteringBoundLogger
 
     async def answer(self, call: Call, response: bytes) -> bytes:
         if len(response) <= LONGEST_TASK and TASK_ID in response:
@@ -175,7 +116,7 @@ class LargeResultStage(Stage):
             task = result.get("task") or result
             number = task.get("taskId") if isinstance(task, dict) else None
             if isinstance(number, str) and len(number) <= LONGEST_NAME:
-                self.tasks.put((call.scope.id, number), TaskCall(self.tool, {}))
+                self.tasks.put((call.scope.id, number), TaskCall(self.keeper.rule.tool, {}))
 
     async def shortened(
         self,
@@ -193,9 +134,9 @@ class LargeResultStage(Stage):
         try:
             return await self._shortened(call, response, path, earlier)
         except AdapterError as error:
-            self.log.warning("a large result was not kept", tool=self.tool, why=error.code)
+            self.keeper.log.warning("a large result was not kept", tool=self.keeper.rule.tool, why=error.code)
         except Exception:
-            self.log.exception("a large result was not kept", tool=self.tool)
+            self.keeper.log.exception("a large result was not kept", tool=self.keeper.rule.tool)
         return response
 
     async def _shortened(
@@ -220,24 +161,30 @@ class LargeResultStage(Stage):
         except BaseException:
             await self.keeper.drop(records)
             raise
-        if records and self.keeper.capturing.rule.exposed:
-            self.keeper.notifications.resources_changed(call.scope)
+        if records:
+            self.keeper.tell_listeners(call)
         return shown
 
     async def _terms(self, call: Call) -> Terms:
         terms = self.rule.terms
         if not self.rule.hosts:
             return terms
-        client = await self.known.client(call)
+        client = await self.clients.of(call)
         if host_limit(client) is None:
             return terms
         try:
-            definition = await self.known.definition(call, self.tool)
+            definition = await self._definition(call)
         except AdapterError:
             definition = None
         most = host_limit(client, definition)
         above = min(terms.above, terms.above if most is None else most)
         return terms._replace(above=above, preview=min(terms.preview, above // 2))
+
+    async def _definition(self, call: Call) -> Mapping[str, Any] | None:
+        """The definition of the tool as the client sees it, None where there is none. Raises AdapterError."""
+        offered = None if self.offers is None else await self.offers(call)
+        raw = None if offered is None else offered.definition(self.keeper.rule.tool)
+        return None if raw is None else parse(raw)
 
     async def _structured(
         self, call: Call, response: bytes, result: ResultPlace, terms: Terms
@@ -247,10 +194,10 @@ class LargeResultStage(Stage):
         if part is None:
             return None
         try:
-            definition = await self.known.definition(call, self.tool)
+            definition = await self._definition(call)
         except AdapterError:
             return None
-        if definition is None and self.known.offers is not None:
+        if definition is None and self.offers is not None:
             return None
         schema = None if definition is None else definition.get("outputSchema")
         return await _beside(response, lambda: short_structured(response, part, terms, _fitting(schema)))
@@ -272,9 +219,11 @@ class LargeResultStage(Stage):
         for part in parts:
             data, media_type = await _beside(response, partial(part.file, response))
             digest = (await _beside(data, partial(sha256, data))).digest()
-            record = await self.keeper.find(call, known.get(digest))
+            record, file_id = None, known.get(digest)
+            if file_id is not None:
+                record = await self.keeper.files.registry.find(call.scope.id, FileKind.ARTIFACT, file_id)
             if record is None:
-                record = await self.keeper.capturing.store(call, part.name, data, media_type)
+                record = await self.keeper.store(call, part.name, data, media_type)
                 records.append(record)
             earlier[digest] = record.id
             await self.keeper.hold(call, record)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError
 from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.large_results import KnownCalls
+from adapter.relay.sessions.client_facts import ClientFact
 from adapter.relay.stages import Call, Stage
 from adapter.rules.clients.hosts import host_limit
 from adapter.rules.files.file_parts import NothingThere, characters, pointed
@@ -74,17 +74,17 @@ class _Part(NamedTuple):
     encoding: str = "utf-8"
 
 
+@dataclass(eq=False, repr=False)
 class ReadArtifactTool(Stage):
     """The stage that answers calls of the tool. Callers reach artifacts of their own scope only.
 
-    A client that is known to show less gets less at a time.
+    Of the ``clients`` one that is known to show less gets less at a time.
     """
 
-    def __init__(self, rule: ReadRule, registry: FileRegistry, known: KnownCalls) -> None:
-        self._rule = rule
-        self._document = asyncio.Lock()
-        self._registry = registry
-        self._known = known
+    rule: ReadRule
+    registry: FileRegistry
+    clients: ClientFact[object]
+    _document: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def ask(self, call: Call) -> bytes | None:
         try:
@@ -98,19 +98,19 @@ class ReadArtifactTool(Stage):
     async def _answered(self, call: Call) -> tuple[str, str]:
         """The texts of an answer: what was read, as JSON, and the data itself."""
         arguments = _checked(parse(call.request)["params"].get("arguments") or {})
-        handle = parse_artifact(arguments["uri"], self._rule.scheme)
+        handle = parse_artifact(arguments["uri"], self.rule.scheme)
         record = None
         if handle is not None and handle.scope == call.scope.id:
-            record = await self._registry.find(handle.scope, FileKind.ARTIFACT, handle.id)
+            record = await self.registry.find(handle.scope, FileKind.ARTIFACT, handle.id)
         if (
             handle is None
             or record is None
-            or record.server != self._rule.server
+            or record.server != self.rule.server
             or record.filename != handle.name
         ):
             raise ReadRefused(_GONE)
-        most = min(self._rule.most, host_limit(await self._known.client(call)) or self._rule.most)
-        file = await self._registry.read(record)
+        most = min(self.rule.most, host_limit(await self.clients.of(call)) or self.rule.most)
+        file = await self.registry.read(record)
         reader = _Reader(file, most - _HEAD)
         try:
             if "json_pointer" in arguments:

@@ -67,27 +67,18 @@ class ConsumerRule:
         return f"{self.server}_get_upload_url"
 
 
+@dataclass(eq=False, repr=False)
 class Consumer:
     """The stage of the tools of one upload consumer. With ``attached`` it takes files that a host attaches too."""
 
-    def __init__(
-        self,
-        rule: ConsumerRule,
-        files: FileAccess,
-        mirrors: ParamHeaders,
-        attached: AttachmentStage | None = None,
-        offers: UploadOffers | None = None,
-    ) -> None:
-        self._rule = rule
-        self._attached = attached
-        self._offers = offers
-        self._access = files
-        self._registry = files.registry
-        self._files = files.store
-        self._mirrors = mirrors
+    rule: ConsumerRule
+    files: FileAccess
+    mirrors: ParamHeaders
+    attached: AttachmentStage | None = None
+    offers: UploadOffers | None = None
 
     async def ask(self, call: Call) -> bytes | None:
-        await self._mirrors.check(call)
+        await self.mirrors.check(call)
         try:
             await self._resolve(call)
             call.withheld = self._withheld(call)
@@ -103,20 +94,20 @@ class Consumer:
         return await edited(response, partial(without_paths, response, self._withheld(call)))
 
     def _withheld(self, call: Call) -> Redaction:
-        return Redaction(self._files.roots, call.notes.get(HANDLES, {}))
+        return Redaction(self.files.store.roots, call.notes.get(HANDLES, {}))
 
     async def _resolve(self, call: Call) -> None:
         """Put what is delivered in the place of each handle. Raises HandleRefused, FileChanged, FileGone."""
-        rule = self._rule
-        if self._attached is not None and self._attached.mark in call.request:
-            await self._attached.take(call)
+        rule = self.rule
+        if self.attached is not None and self.attached.mark in call.request:
+            await self.attached.take(call)
         if not rule.plain_paths and ambiguous(call.request, rule.argument):
             raise HandleRefused(
                 f"{rule.argument} can be read in more than one way here. Write it exactly once in this "
                 f"spelling, with the objects and lists of the tool's schema; call {rule.helper} to get a handle."
             )
         delivered = []
-        delivery = _Delivery(rule, self._access)
+        delivery = _Delivery(rule, self.files)
         for found in values(call.request, rule.argument):
             path, value = found.path, found.value
             record = await self._record(call, value)
@@ -124,7 +115,7 @@ class Consumer:
                 assert isinstance(value, str), "a handle was read from it"
                 text = await delivery.of(call, record, value)
                 delivered.append((found, text))
-                self._mirrors.rewrite(call, path[2:], value, text)
+                self.mirrors.rewrite(call, path[2:], value, text)
             elif not self._passes(value):
                 raise HandleRefused(self._unknown())
         if delivered:
@@ -132,7 +123,7 @@ class Consumer:
 
     async def _record(self, call: Call, value: object) -> FileRecord | None:
         """The record of the one handle that ``value`` is, if this call may use it."""
-        rule = self._rule
+        rule = self.rule
         if not isinstance(value, str):
             return None
         kind, handle = FileKind.UPLOAD, parse_upload(value, rule.schemes.upload)
@@ -142,7 +133,7 @@ class Consumer:
             return None
         if handle.scope != call.scope.id:
             return await self._offered(call, handle) if kind is FileKind.UPLOAD else None
-        record = await self._registry.find(handle.scope, kind, handle.id)
+        record = await self.files.registry.find(handle.scope, kind, handle.id)
         if record is None:
             return None
         # An upload was meant for one server; an artifact may be handed on, but under its own name only.
@@ -154,26 +145,26 @@ class Consumer:
 
         In the scope that owns the file it is good also when the offer is over, for as long as the file lives.
         """
-        server, principal = self._rule.server, call.origin.caller.principal
-        if self._offers is None:
+        server, principal = self.rule.server, call.origin.caller.principal
+        if self.offers is None:
             return None
-        known = await self._offers.find_of(server, principal, handle.scope)
+        known = await self.offers.find_of(server, principal, handle.scope)
         scope = call.scope.id if known is None else known.offer.scope
-        record = await self._registry.find(scope, FileKind.UPLOAD, handle.id)
+        record = await self.files.registry.find(scope, FileKind.UPLOAD, handle.id)
         if record is None or record.batch != handle.scope or record.server != server:
             return None
         if known is not None:
-            await self._offers.use(known)
+            await self.offers.use(known)
         return record
 
     def _passes(self, value: object) -> bool:
         """Tell whether a value that is no handle of a file here may stay as it is."""
-        if not self._rule.plain_paths or not isinstance(value, str):
+        if not self.rule.plain_paths or not isinstance(value, str):
             return False
-        return not value.strip().lower().startswith(self._rule.schemes)
+        return not value.strip().lower().startswith(self.rule.schemes)
 
     def _unknown(self) -> str:
-        rule = self._rule
+        rule = self.rule
         return (
             f"{rule.argument} must be the handle of an uploaded file ({rule.schemes.upload}…); this is "
             f"not a handle, or its file has expired. Call {rule.helper} to get an upload URL, upload the "
@@ -183,14 +174,14 @@ class Consumer:
         )
 
 
+@dataclass(eq=False, repr=False)
 class _Delivery:
     """The texts that replace the handles of one call. A file that is named twice is delivered once."""
 
-    def __init__(self, rule: ConsumerRule, files: FileAccess) -> None:
-        self._rule = rule
-        self._registry, self._files, self._links = files
-        self._texts: dict[str, str] = {}
-        self._inline = 0
+    rule: ConsumerRule
+    files: FileAccess
+    _texts: dict[str, str] = field(default_factory=dict, init=False)
+    _inline: int = field(default=0, init=False)
 
     async def of(self, call: Call, record: FileRecord, handle: str) -> str:
         """The text for a file, which is kept until the call is over.
@@ -199,27 +190,27 @@ class _Delivery:
         """
         text = self._texts.get(record.key)
         if text is None:
-            call.defer(await self._registry.hold(record))
+            call.defer(await self.files.registry.hold(record))
             text = self._texts[record.key] = await self._text(call, record, handle)
-            link = text if self._rule.delivery == "url" else None
+            link = text if self.rule.delivery == "url" else None
             call.notes.setdefault(DELIVERED, {})[record.key] = link
-        if self._rule.delivery in ("base64", "data_uri"):
+        if self.rule.delivery in ("base64", "data_uri"):
             self._inline += record.content.size
-            most = max(INLINE_AT_MOST, self._rule.inline_limit)
+            most = max(INLINE_AT_MOST, self.rule.inline_limit)
             if self._inline > most:
                 raise HandleRefused(f"The files have more than the {most} bytes that one call may contain.")
         return text
 
     async def _text(self, call: Call, record: FileRecord, handle: str) -> str:
-        match self._rule.delivery:
+        match self.rule.delivery:
             case "path":
                 return await self._path(call, record, handle)
             case "file_uri":
                 return PurePosixPath(await self._path(call, record, handle)).as_uri()
             case "url":
-                await self._registry.confirm(record)
+                await self.files.registry.confirm(record)
                 earlier: str | None = (noted_earlier(call, DELIVERED) or {}).get(record.key)
-                return earlier or self._links.delivery(call.origin.base, record)
+                return earlier or self.files.links.delivery(call.origin.base, record)
             case "base64":
                 return await self._base64(record)
             case "data_uri":
@@ -228,31 +219,31 @@ class _Delivery:
     async def _path(self, call: Call, record: FileRecord, handle: str) -> str:
         """A path that stands for ``handle``: of the stored file, or of a copy that is this call's own."""
         copy = None
-        if self._rule.edits is False:
-            await self._registry.confirm(record)
+        if self.rule.edits is False:
+            await self.files.registry.confirm(record)
         else:
             copies = call.notes.setdefault(COPIES, {})
             copy = copies.get(record.key)  # the tool's other consumer may have been given the same file
             if copy is None:
                 copy = (noted_earlier(call, COPIES) or {}).get(record.key) or secrets.token_hex(16)
-                await self._registry.lend(record, copy)
-                call.defer(partial(self._files.give_back, record.place, copy))
+                await self.files.registry.lend(record, copy)
+                call.defer(partial(self.files.store.give_back, record.place, copy))
                 copies[record.key] = copy
-            if self._rule.edits:
+            if self.rule.edits:
                 call.notes.setdefault(EDITED, set()).add(record.key)
-        path = self._files.path_of(record.place, copy)
+        path = self.files.store.path_of(record.place, copy)
         call.notes.setdefault(HANDLES, {})[path] = handle
         return path
 
     async def _base64(self, record: FileRecord) -> str:
-        limit = self._rule.inline_limit
+        limit = self.rule.inline_limit
         if record.content.size > limit:
             raise HandleRefused(
                 f"The file {record.filename} has {record.content.size} bytes; this tool takes files of at "
                 f"most {limit} "
                 "bytes (max_inline_bytes of its adapter)."
             )
-        file = await self._registry.read(record)
+        file = await self.files.registry.read(record)
         try:
             return base64.b64encode(await file.whole()).decode("ascii")
         finally:

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from adapter.errors import AdapterError
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import Call
+from adapter.rules.calls.rounds import member_of
 from adapter.rules.clients.hosts import IN_INITIALIZE, IN_REQUEST, client_name
 from adapter.rules.last_used import LastUsed
 
@@ -56,4 +57,11 @@ def client_names(sessions: Sessions) -> ClientFact[str]:
     """The names with which clients introduced themselves; "" where a client gave none."""
     return ClientFact(
         sessions, partial(client_name, place=IN_REQUEST), partial(client_name, place=IN_INITIALIZE), ""
+    )
+
+
+def client_infos(sessions: Sessions) -> ClientFact[object]:
+    """What clients say of themselves (``clientInfo``), None where a client says nothing."""
+    return ClientFact(
+        sessions, partial(member_of, path=IN_REQUEST[:-1]), partial(member_of, path=IN_INITIALIZE[:-1]), None
     )
