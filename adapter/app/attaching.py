@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from adapter.errors import AdapterError, BadJson
-from adapter.relay.files.artifact_members import PATIENCE
+from adapter.errors import BadJson
+from adapter.relay.files.artifact_members import ReadList, read_list
 from adapter.relay.files.attachments import AttachmentRule
 from adapter.relay.sessions.client_facts import ClientFact
 from adapter.relay.stages import Call
@@ -43,7 +42,7 @@ class Attaching:
     parameters: Mapping[str, FileParameter]
     names: ClientFact[str]
     always: bool
-    read: Callable[[Call, str], Awaitable[object]] | None = field(default=None, init=False)
+    read: ReadList | None = field(default=None, init=False)
     _lifted: dict[str, bool] = field(default_factory=dict, init=False)
 
     async def declares(self, call: Call) -> bool:
@@ -63,12 +62,9 @@ class Attaching:
             return False
         if not self.parameters[tool].lifted:
             return True
-        if tool not in self._lifted and self.read is not None and call.fetch is not None:
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    await self.read(call, tool)
-            except (AdapterError, TimeoutError):
-                """What is usual is assumed."""
+        if tool not in self._lifted:
+            await read_list(self.read, call, tool)
+        # Else what is usual is assumed.
         return self._lifted.get(tool, True)
 
     def learning(self, shape: ShapeTool) -> ShapeTool:

@@ -131,7 +131,7 @@ def build_mounts(app: App, kept: Mapping[str, MergedMount] = MappingProxyType({}
     # Late: most adapters have an address for each server.
     from adapter.app.mounts import build_mount
 
-    documents = frozenset[str]().union(*(app.files.own_resources(each)[0] for each in settings.servers))
+    documents = frozenset[str]().union(*(app.files.of(each).documents for each in settings.servers))
     return [kept.get(each.id) or build_mount(app, each, documents) for each in settings.mounts]
 
 

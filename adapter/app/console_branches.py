@@ -191,7 +191,7 @@ def _connections(app: Core) -> Connections:
 
 def _server_facts(entry: ServerSettings, files: FileSecrets) -> ServerFacts:
     helper = f"{entry.id}_get_upload_url" if takes_uploads(files.settings, entry) else None
-    return ServerFacts(entry.upstream.transport, helper, len(files.own_tools(entry)))
+    return ServerFacts(entry.upstream.transport, helper, len(files.of(entry).own_tools))
 
 
 def _belongings(app: Core) -> SessionsAndFiles:

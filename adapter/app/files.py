@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from adapter.app.base import Base, SessionStack
 from adapter.relay.cleanup import CleanupTask
@@ -26,6 +27,31 @@ if TYPE_CHECKING:
     from adapter.relay.tools.catalogue_reader import Offered
     from adapter.rules.calls.tracing import Tracer
     from adapter.rules.files.file_records import RecordFile
+
+    Offers: TypeAlias = Callable[[Call], Awaitable[Offered]]
+
+
+class ServerFiles:
+    """What concerns files at one server; by itself, nothing does.
+
+    ``entries`` are stages of its requests, ``before_plans`` those before the plans of tools, by tool, and ``large``
+    makes those of tools whose large results become artifacts, out of what gives their definitions. ``own_tools`` are
+    offered by the adapter itself, and ``cancelled`` hears which calls of them a client gives up; None where none takes
+    long. Its own ``documents`` are at these URIs, and those of ``artifacts`` begin so, if there are any. ``attaching``
+    tells how hosts exchange files with its tools; None where they are told of nothing.
+    """
+
+    entries: Sequence[StageEntry] = ()
+    own_tools: Sequence[dict[str, Any]] = ()
+    before_plans: Mapping[str, Stage] = MappingProxyType({})
+    documents: frozenset[str] = frozenset()
+    artifacts: str | None = None
+    attaching: Attaching | None = None
+    cancelled: Gate | None = None
+    large: Callable[[Offers | None], LargeResults] | None = None
+
+    def __init__(self) -> None:
+        self.mirrors, self.members = ParamHeaders(), ArtifactMembers()
 
 
 class FileSecrets:
@@ -49,9 +75,8 @@ class FileSecrets:
         )
         self.on_upload: RecordFile | None = None
         """Is told of each file that was uploaded; None where nobody counts."""
-        self._mirrors: dict[str, ParamHeaders] = {}
-        self._members: dict[str, ArtifactMembers] = {}
-        base.by_server += [self._mirrors, self._members]
+        self._of: dict[str, ServerFiles] = {}
+        base.by_server.append(self._of)
         base.rereads.append(self.read_secrets)
         base.tasks.append(CleanupTask("files", self.tidy))
 
@@ -79,43 +104,16 @@ class FileSecrets:
         """Delete expired files, links and rounds of all replicas. Raises StoreUnavailable, StorageFailed."""
         await self.credentials.expire()
 
-    def mirrors_of(self, entry: ServerSettings) -> ParamHeaders:
-        return self._mirrors.setdefault(entry.id, ParamHeaders())
+    def of(self, entry: ServerSettings) -> ServerFiles:
+        """What concerns files at one server."""
+        found = self._of.get(entry.id)
+        if found is None:
+            found = self._of[entry.id] = self.assembled(entry)
+        return found
 
-    def members_of(self, entry: ServerSettings) -> ArtifactMembers:
-        return self._members.setdefault(entry.id, ArtifactMembers())
-
-    def attaching(self, entry: ServerSettings) -> Attaching | None:  # noqa: ARG002  (nothing is kept)
-        """How hosts exchange files with the tools of one server; None where they are told of nothing."""
-        return None
-
-    def before_plans(self, entry: ServerSettings) -> Mapping[str, Stage]:  # noqa: ARG002  (as above)
-        """The stages that stand before the plans of tools, by tool."""
-        return {}
-
-    def entries(self, entry: ServerSettings) -> list[StageEntry]:  # noqa: ARG002  (nothing is kept)
-        """The stages of one server's requests that concern files; none where it has nothing to do with them."""
-        return []
-
-    def own_tools(self, entry: ServerSettings) -> tuple[dict[str, Any], ...]:  # noqa: ARG002  (as above)
-        """The tools that the adapter itself offers on a server."""
-        return ()
-
-    def cancelled(self, entry: ServerSettings) -> Gate | None:  # noqa: ARG002  (as above)
-        """The gate that hears which calls of the adapter's own tools a client gives up; None where none takes long."""
-        return None
-
-    def large_results(
-        self,
-        entry: ServerSettings,  # noqa: ARG002  (as above)
-        offers: Callable[[Call], Awaitable[Offered]] | None,  # noqa: ARG002  (as above)
-    ) -> LargeResults | None:
-        """The stages of tools whose large results become artifacts; ``offers`` gives their definitions."""
-        return None
-
-    def own_resources(self, entry: ServerSettings) -> tuple[frozenset[str], str | None]:  # noqa: ARG002  (as above)
-        """The URIs of the adapter's own documents on a server, and the beginning of those of artifacts, if any."""
-        return frozenset(), None
+    def assembled(self, entry: ServerSettings) -> ServerFiles:  # noqa: ARG002  (nothing is kept)
+        """The same, when it is first asked for."""
+        return ServerFiles()
 
     def branches(
         self,

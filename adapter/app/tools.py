@@ -153,30 +153,28 @@ class ToolGuards:
 
     def _whole_table(self, entry: ServerSettings) -> StageTable:
         table = self._table(entry)
-        if (gate := self._files.cancelled(entry)) is not None:
+        if (gate := self._files.of(entry).cancelled) is not None:
             table.put_first(("notifications/cancelled",), gate)
         return table
 
     def _table(self, entry: ServerSettings) -> StageTable:
         """The stages of one server's requests: those of its files, and what its policies, pins and plans ask for."""
-        entries = self._files.entries(entry)
-        policies = policies_of(self._base.settings, entry)
-        own = self._files.own_tools(entry)
+        files = self._files.of(entry)
+        policies, own, members = policies_of(self._base.settings, entry), files.own_tools, files.members
         folds = self._base.settings.code_mode_for(entry)
         pinning = self._base.settings.pinning_for(entry)
         planning = self._planning_of(entry)
-        members = self._files.members_of(entry)
         looks = pinning.mode != "off" or not policies.change_nothing or entry.access is not None
         if not looks and not own and not folds and planning is None:
             # Whatever the upstream lists is what clients see, so nobody has to look at it.
-            return StageTable(entries)
-        attaching = self._files.attaching(entry)
+            return StageTable(files.entries)
+        attaching = files.attaching
         shape = shape_of(policies, self._decorate(entry), members.learn)
         lists = ToolLists(
             entry.id,
             shape if attaching is None else attaching.learning(shape),
             (*own, *_folding_tools(entry)) if folds else own,
-            self._files.mirrors_of(entry),
+            files.mirrors,
             self._base.log,
             for_host={} if attaching is None else attaching.edits,
         )
@@ -196,13 +194,12 @@ class ToolGuards:
             tool_guard.is_for_host = attaching.declares if attaching.parameters else None
         hides_some = bool(policies.disabled.readings or policies.wrapped)
         code_mode = _code_mode(entry, tool_guard, own) if folds else None
-        large = self._files.large_results(
-            entry, tool_guard.offered if folds or planning is not None else None
-        )
+        offers = tool_guard.offered if folds or planning is not None else None
+        large = None if files.large is None else files.large(offers)
         access = None if entry.access is None else self._access(entry, entry.access, tool_guard, folds=folds)
         table = StageTable(
             [
-                *entries,
+                *files.entries,
                 *(access.entries() if access is not None else ()),
                 *(code_mode.entries() if code_mode is not None else ()),
                 *(large.entries() if large is not None else ()),
@@ -260,14 +257,14 @@ class ToolGuards:
         from adapter.app.pipeline import Known
         from adapter.relay.call.planned import Plans
 
-        definitions = ToolDefinitions(tool_guard.offered)
+        definitions, files = ToolDefinitions(tool_guard.offered), self._files.of(entry)
         known = Known(definitions.schema, definitions.read_only, definitions.listed)
         return Plans(
             lambda tool: planning.proxied(entry, tool, known),
-            self._files.mirrors_of(entry),
+            files.mirrors,
             self._sessions.notifications,
             self._base.settings.tool_defaults_for(entry).tool_call_timeout_seconds or STAGES_TIMEOUT,
-            self._files.before_plans(entry),
+            files.before_plans,
         )
 
     async def _revoke(self, server: str, key: str, reason: str) -> None:

@@ -31,14 +31,13 @@ def access_gate(
     folds: bool,
 ) -> AccessGate:
     """The gate of one server with these rules; ``folds``: it is in code mode."""
-    names = CodeModeNames(entry.id)
+    names, found = CodeModeNames(entry.id), files.of(entry)
     # Whoever may call a tool may read what came of it.
-    reads = frozenset({f"{entry.id}_read_artifact"}).intersection(
-        tool["name"] for tool in files.own_tools(entry)
-    )
+    reads = frozenset({f"{entry.id}_read_artifact"}).intersection(tool["name"] for tool in found.own_tools)
     own = OwnOfferings(
         reads.union((names.search, names.schema, names.call) if folds else ()),
-        *files.own_resources(entry),
+        found.documents,
+        found.artifacts,
     )
     shared = entry.upstream.process == "shared" and entry.upstream.kind.needs == "command"
     return AccessGate(AccessRules([rule_of(each) for each in entries], own), tools, shared=shared)

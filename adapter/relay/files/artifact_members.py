@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 from adapter.errors import AdapterError
@@ -21,7 +22,7 @@ class ArtifactMembers:
 
     def __init__(self) -> None:
         self._free: dict[str, tuple[str, ...]] = {}
-        self.read: Callable[[Call, str], Awaitable[object]] | None = None
+        self.read: ReadList | None = None
         self.is_for_host: Callable[[Call], Awaitable[bool]] | None = None
 
     def learn(self, tool: str, definition: bytes) -> None:
@@ -38,10 +39,18 @@ class ArtifactMembers:
         There are none while nothing is known of the tool: its client may check the answer by another schema.
         """
         tool = call.envelope.name or ""
-        if tool not in self._free and self.read is not None and call.fetch is not None:
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    await self.read(call, tool)
-            except (AdapterError, TimeoutError):
-                return ()
+        if tool not in self._free:
+            await read_list(self.read, call, tool)
         return self._free.get(tool, ())
+
+
+ReadList = Callable[[Call, str], Awaitable[object]]
+"""Reads the list of tools for a call of one of them."""
+
+
+async def read_list(read: ReadList | None, call: Call, tool: str) -> None:
+    """Have the list of tools read whose definitions are learned, if that can be; it is not waited for long."""
+    if read is not None and call.fetch is not None:
+        with contextlib.suppress(AdapterError, TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                await read(call, tool)
