@@ -29,7 +29,6 @@ from adapter.relay.files.large_results import (
 )
 from adapter.relay.files.read_artifact_tool import ABOVE, LARGEST_ANSWER, SMALLEST_ANSWER, ReadRule
 from adapter.relay.files.rounds import RoundLimits, Rounds
-from adapter.relay.files.signed_urls import Links
 from adapter.relay.files.upload_batch import FileLimits
 from adapter.relay.files.upload_offers import UploadOffers
 from adapter.relay.sessions.client_facts import client_infos
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
     from adapter.relay.call.audit_trail import AuditTrail
     from adapter.rules.calls.tracing import Tracer
 
-LINK_TTL = 600.0
-"""Seconds for which a link to a file is good where the file itself has no time to live."""
-
 
 class KeptFiles(FileSecrets):
     """Keeps files: on disk, in a registry, and within the rounds of calls that ask their client for more."""
@@ -59,17 +55,11 @@ class KeptFiles(FileSecrets):
 
     def __init__(self, base: Base, sessions: SessionStack) -> None:
         super().__init__(base, sessions)
-        settings, ttl = base.settings, base.settings.artifacts.ttl_seconds
-        self.links = Links(
-            self.credentials,
-            route=settings.core.upload_path,
-            ttl=LINK_TTL if ttl is None else ttl,
-            clock=base.clock,
-        )
+        settings = base.settings
         self.files = build_shelf(settings)
         self.registry = build_registry(base, self.files)
         self.registry.on_gone.append(self._tell_gone)
-        self.access = FileAccess(self.registry, self.files, self.links)
+        self.access = FileAccess(self.registry, self.files, self.credentials)
         self._takers: set[str] = set()
         self._served: set[str] = set()
         self._follow()

@@ -66,7 +66,7 @@ class FileStages:
             )
         self.offer = self._offer() if takes_uploads(files.settings, entry) else None
         self.exposed = self._exposes()
-        self.links = files.links if files.settings.core.allow_artifacts_download else None
+        self.links = files.credentials if files.settings.core.allow_artifacts_download else None
 
     def all(self) -> ServerFiles:
         """All of it."""

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     Offers: TypeAlias = Callable[[Call], Awaitable[Offered]]
 
 
+LINK_TTL = 600.0
+"""Seconds for which a link to a file is good where the file itself has no time to live."""
+
+
 class ServerFiles:
     """What concerns files at one server; by itself, nothing does.
 
@@ -66,12 +70,15 @@ class FileSecrets:
         self.base = base
         self.scopes = sessions.scopes
         self.sessions = sessions
+        core, ttl = base.settings.core, base.settings.artifacts.ttl_seconds
         self.credentials = Credentials(
             base.store,
-            configured=_secret(base.settings),
-            ttl=base.settings.core.auth.signed_upload_ttl_seconds,
+            _secret(base.settings),
+            core.auth.signed_upload_ttl_seconds,
+            base.clock,
             page_ttl=base.settings.uploads.page_ttl_seconds,
-            clock=base.clock,
+            file_ttl=LINK_TTL if ttl is None else ttl,
+            route=core.upload_path,
         )
         self.on_upload: RecordFile | None = None
         """Is told of each file that was uploaded; None where nobody counts."""

@@ -97,13 +97,7 @@ class Shelf:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def stage(self) -> StagedFile:
-        return LocalStagedFile(
-            secrets.token_hex(16),
-            disk=self._disk,
-            buffers=self._buffers,
-            create=self._create,
-            remove=self._unstage,
-        )
+        return LocalStagedFile(secrets.token_hex(16), self._disk, self._buffers, self._create, self._unstage)
 
     async def place(self, staging: StagedFile, place: Place) -> None:
         assert isinstance(staging, LocalStagedFile) and staging.finished, "only what is whole gets a name"

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from adapter.errors import AdapterError, StorageFailed
@@ -170,6 +171,7 @@ def _read_ahead(source: ContentSource, size: int, most: int, disk: Disk) -> Gene
         coming.drop()
 
 
+@dataclass(eq=False, repr=False)
 class LocalStagedFile:
     """A StagedFile in a file called ``name`` of the store's own staging directory, made with its first bytes.
 
@@ -177,22 +179,15 @@ class LocalStagedFile:
     that failed or was broken off leaves a hole; ``finish`` then raises StorageFailed.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        disk: Disk,
-        buffers: Buffers,
-        create: Callable[[str], Descriptor],
-        remove: Callable[[str], None],
-    ) -> None:
-        self.name = name
+    name: str
+    disk: Disk
+    buffers: Buffers
+    create: Callable[[str], Descriptor]
+    remove: Callable[[str], None]
+
+    def __post_init__(self) -> None:
         self.finished = False
         self._descriptor: Descriptor | None = None
-        self._disk = disk
-        self._buffers = buffers
-        self._create = create
-        self._remove = remove
         self._hash = hashlib.sha256()
         self._head = b""
         self._taken = 0
@@ -202,7 +197,7 @@ class LocalStagedFile:
         self._gathered_size = 0
         self._gathering = True
         self._there = False
-        buffers.files += 1
+        self.buffers.files += 1
 
     @property
     def size(self) -> int:
@@ -211,16 +206,16 @@ class LocalStagedFile:
     async def write(self, chunk: bytes) -> None:
         self._taken += len(chunk)
         self._gather(chunk)
-        if self._gathered_size >= self._buffers.batch:
+        if self._gathered_size >= self.buffers.batch:
             await self._write_gathered()
 
     async def fill(self, source: ContentSource, most: int) -> int:
         await self._write_gathered()
-        return await self._disk.do(self._take_from, source, min(most, self._buffers.turn))
+        return await self.disk.do(self._take_from, source, min(most, self.buffers.turn))
 
     def _gather(self, chunk: bytes) -> None:
         self._gathered_size += len(chunk)
-        self._buffers.held += len(chunk)
+        self.buffers.held += len(chunk)
         if len(chunk) >= WORTH_KEEPING:
             self._gathered.append(chunk)
             return
@@ -232,22 +227,22 @@ class LocalStagedFile:
     async def finish(self) -> Measure:
         size, rest = self._take_gathered()
         try:
-            modified = await self._disk.do(self._seal, rest)
+            modified = await self.disk.do(self._seal, rest)
         finally:
-            self._buffers.held -= size
+            self.buffers.held -= size
             self._stop_gathering()
         self.finished = True
         return Measure(self._written, self._hash.hexdigest(), self._head, modified)
 
     async def discard(self) -> None:
         self._stop_gathering()
-        self._buffers.held -= self._take_gathered()[0]
+        self.buffers.held -= self._take_gathered()[0]
         if self._descriptor is not None:
             self._descriptor.close()
         if self._there:
             self._there = False
             with contextlib.suppress(AdapterError):
-                await self._disk.do(self._remove, self.name)
+                await self.disk.do(self.remove, self.name)
 
     def placed(self) -> None:
         """It has a name of its own now; there is nothing left to discard."""
@@ -257,9 +252,9 @@ class LocalStagedFile:
         if self._gathered:
             size, batch = self._take_gathered()
             try:
-                await self._disk.do(self._append, batch)
+                await self.disk.do(self._append, batch)
             finally:
-                self._buffers.held -= size
+                self.buffers.held -= size
 
     def _take_gathered(self) -> tuple[int, list[bytes | bytearray]]:
         gathered = self._gathered_size, self._gathered
@@ -270,8 +265,8 @@ class LocalStagedFile:
         # Where many take turns, their blocks are to stay in the processor's cache together.
         size = min(BLOCK, max(LEAST_BLOCK, most // 4), most)
         # While one block is hashed and written the next is read, if a processor is free for that.
-        ahead = 2 * self._buffers.files <= PROCESSORS
-        blocks = _read_ahead(source, size, most, self._disk) if ahead else _read(source, size, most)
+        ahead = 2 * self.buffers.files <= PROCESSORS
+        blocks = _read_ahead(source, size, most, self.disk) if ahead else _read(source, size, most)
         done = 0
         with self._file() as number, contextlib.closing(blocks):
             for block in blocks:
@@ -285,7 +280,7 @@ class LocalStagedFile:
         """Its descriptor, in the one thread that is at work on it; the file is made with the first bytes."""
         if self._descriptor is None:
             self._there = True
-            self._descriptor = self._create(self.name)
+            self._descriptor = self.create(self.name)
         return self._descriptor
 
     def _append(self, batch: list[bytes | bytearray]) -> None:
@@ -318,7 +313,7 @@ class LocalStagedFile:
         """Let the system begin with what will be synced, unless so many files are written that others use the time
         that the sync of one takes."""
         begun, whole = self._on_the_way, self._written // WRITE_BACK * WRITE_BACK
-        if whole > begun and self._buffers.files <= PROCESSORS:
+        if whole > begun and self.buffers.files <= PROCESSORS:
             self._on_the_way = whole
             begin_write_back(number, begun, whole - begun)
 
@@ -337,4 +332,4 @@ class LocalStagedFile:
     def _stop_gathering(self) -> None:
         if self._gathering:
             self._gathering = False
-            self._buffers.files -= 1
+            self.buffers.files -= 1

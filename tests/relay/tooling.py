@@ -37,7 +37,7 @@ from adapter.relay.files.large_results import (
 )
 from adapter.relay.files.read_artifact_tool import ABOVE, ReadArtifactTool, ReadRule
 from adapter.relay.files.rounds import RoundLimits, Rounds
-from adapter.relay.files.signed_urls import Credentials, Links
+from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import FileLimits
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule
 from adapter.relay.notifications import Notifications
@@ -147,7 +147,7 @@ class Tools:
             logger,
         )
         self.credentials = Credentials(self.store, configured=b"secret", ttl=120.0, clock=self.clock)
-        self.links = Links(self.credentials, route="/upload", ttl=600.0, clock=self.clock)
+        self.links = self.credentials
         self.rounds = Rounds(
             self.store, self.registry, self.files, self.credentials, self.round_limits, self.clock, logger
         )

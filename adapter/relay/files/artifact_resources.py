@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from adapter.errors import AdapterError, FileGone
 from adapter.files.port import FileStore
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.signed_urls import Links
+from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.stages import Call, Stage, asked_cursor
 from adapter.rules.access.access_rules import NOT_FOUND_LEGACY, NOT_FOUND_MODERN
 from adapter.rules.files.file_records import FileKind, FileRecord
@@ -143,7 +143,7 @@ class ResourceRead:
     scheme: str
     _: KW_ONLY
     limit: int
-    links: Links | None
+    links: Credentials | None
 
     def __post_init__(self) -> None:
         self._documents = {document.uri: document for document in self.documents}
@@ -252,7 +252,7 @@ class FileAccess(NamedTuple):
 
     registry: FileRegistry
     store: FileStore
-    links: Links
+    links: Credentials
 
 
 async def content(registry: FileRegistry, record: FileRecord) -> str | bytes:

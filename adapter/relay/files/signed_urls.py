@@ -6,6 +6,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -25,6 +26,9 @@ from adapter.wire.signed_urls import (
 
 TABLE = "nonces"
 
+DOWNLOADS = "/artifacts"
+"""The route of downloads, under which artifacts have their URLs."""
+
 _KEPT = 60.0
 """Seconds that a spent nonce outlives its credential, for replicas whose clocks differ."""
 
@@ -43,60 +47,48 @@ class UploadQueries(NamedTuple):
     page_expires: float
 
 
+@dataclass(eq=False)
 class Credentials:
-    """Issues and checks signed links. ``ttl`` of upload credentials in seconds, ``clock`` gives Unix time.
+    """Issues and checks signed links. ``clock`` gives Unix time.
 
-    ``configured`` is the secret to sign with; None: one is made and kept in the state store. ``page_ttl`` is the
-    ``ttl`` of those that a person opens; None: the same. ``open`` comes first.
+    ``configured`` is the secret to sign with; None: one is made and kept in the state store. Links are good for so many
+    seconds: to an upload ``ttl``, to that of a person ``page_ttl``, to a file ``file_ttl``. ``route`` is
+    ``core.upload_path``. ``open`` comes first.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        configured: bytes | None,
-        ttl: float,
-        clock: Callable[[], float],
-        page_ttl: float | None = None,
-    ) -> None:
-        self._store = store
-        self._configured = configured
-        self._secret = configured
-        self._ttl = ttl
-        self._page_ttl = ttl if page_ttl is None else page_ttl
-        self._clock = clock
-        self._prolonged: Counter[str] = Counter()
-        self.on_use: Callable[[str, str, str, str], None] | None = None
-        """Is told what is counted (``credential`` or ``nonce``), the server, the operation and its result; None where
-        nobody counts."""
+    store: Store
+    configured: bytes | None
+    ttl: float
+    clock: Callable[[], float]
+    page_ttl: float = 900.0
+    file_ttl: float = 600.0
+    route: str = "/upload"
+    on_use: Callable[[str, str, str, str], None] | None = field(default=None, init=False)
+    """Is told what is counted (``credential`` or ``nonce``), the server, the operation and its result; None where
+    nobody counts."""
+    _prolonged: Counter[str] = field(default_factory=Counter, init=False)
+    _secret: bytes | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
-        return f"<Credentials: good for {self._ttl:g} s>"
-
-    @property
-    def ttl(self) -> float:
-        return self._ttl
-
-    @property
-    def page_ttl(self) -> float:
-        return self._page_ttl
+        return f"<Credentials: good for {self.ttl:g} s>"
 
     async def open(self) -> None:
         """Read the secret of links, also again. Raises StoreUnavailable."""
-        self._secret = self._configured or await kept_secret(self._store, "links", self._secret)
+        self._secret = self.configured or await kept_secret(self.store, "links", self._secret)
 
     @property
     def _key(self) -> bytes:
-        assert self._secret is not None, "open comes first"
-        return self._secret
+        secret = self.configured or self._secret
+        assert secret is not None, "open comes first"
+        return secret
 
     # --- uploads ----------------------------------------------------------------------------------------------
 
     def issue(self, server: str, scope_id: str, nonce: str | None = None) -> UploadQueries:
         """The queries of the URLs for one upload. ``nonce`` None: a random one."""
-        now, nonce = self._clock(), nonce or secrets.token_hex(16)
-        machine = UploadCredential(server, scope_id, math.ceil(now + self._ttl), nonce)
-        person = UploadCredential(server, scope_id, math.ceil(now + self._page_ttl), nonce, page=True)
+        now, nonce = self.clock(), nonce or secrets.token_hex(16)
+        machine = UploadCredential(server, scope_id, math.ceil(now + self.ttl), nonce)
+        person = UploadCredential(server, scope_id, math.ceil(now + self.page_ttl), nonce, page=True)
         if self.on_use is not None:
             self.on_use("credential", server, "issue", "ok")
         key = self._key
@@ -106,8 +98,8 @@ class Credentials:
 
     async def check(self, server: str, query: Mapping[str, str]) -> UploadCredential:
         """The credential in an upload URL's query. Raises CredentialRefused, also when it is spent already."""
-        credential = read_upload_query(self._key, server, query, self._clock())
-        used = credential is not None and await self._store.get(TABLE, credential.nonce) is not None
+        credential = read_upload_query(self._key, server, query, self.clock())
+        used = credential is not None and await self.store.get(TABLE, credential.nonce) is not None
         if self.on_use is not None:
             self.on_use("credential", server, "validate", "refused" if used or credential is None else "ok")
             if credential is not None:
@@ -118,11 +110,11 @@ class Credentials:
 
     def left(self, credential: UploadCredential) -> float:
         """The seconds for which a credential is good still."""
-        return credential.expires - self._clock()
+        return credential.expires - self.clock()
 
     async def is_spent(self, nonce: str) -> bool:
         """Tell whether the credential with this nonce was used. Raises StoreUnavailable."""
-        return await self._store.get(TABLE, nonce) is not None
+        return await self.store.get(TABLE, nonce) is not None
 
     async def spend(self, credential: UploadCredential) -> Unspend:
         """Burn the credential, on every replica; of several who try one succeeds, and may take it back.
@@ -130,9 +122,9 @@ class Credentials:
         Raises CredentialRefused, StoreUnavailable.
         """
         # The other link with this nonce may have been issued a moment ago, and lasts longer.
-        due = max(credential.expires, math.ceil(self._clock() + max(self._ttl, self._page_ttl))) + _KEPT
+        due = max(credential.expires, math.ceil(self.clock() + max(self.ttl, self.page_ttl))) + _KEPT
         try:
-            await self._store.put(TABLE, credential.nonce, b"", expected=ABSENT, due=due)
+            await self.store.put(TABLE, credential.nonce, b"", expected=ABSENT, due=due)
         except Conflict:
             if self.on_use is not None:
                 self.on_use("nonce", credential.server, "spend", "used")
@@ -141,7 +133,7 @@ class Credentials:
             self.on_use("nonce", credential.server, "spend", "ok")
 
         async def unspend() -> None:
-            await self._store.delete(TABLE, credential.nonce)
+            await self.store.delete(TABLE, credential.nonce)
             if self.on_use is not None:
                 self.on_use("nonce", credential.server, "give_back", "ok")
 
@@ -155,7 +147,7 @@ class Credentials:
 
     def check_file(self, purpose: str, file: FilePath, query: Mapping[str, str]) -> None:
         """Raises CredentialRefused unless the query is one of ``file_query`` for just this, in time or prolonged."""
-        now = 0.0 if query.get("sig") in self._prolonged else self._clock()
+        now = 0.0 if query.get("sig") in self._prolonged else self.clock()
         if not file_query_valid(self._key, purpose, file, query, now):
             raise CredentialRefused()
 
@@ -174,41 +166,25 @@ class Credentials:
 
         return end
 
-    async def expire(self) -> None:
-        """Forget nonces of credentials that have expired anyway. Raises StoreUnavailable."""
-        await delete_overdue(self._store, TABLE, self._clock())
-
-
-DOWNLOADS = "/artifacts"
-"""The route of downloads, under which artifacts have their URLs."""
-
-
-class Links:
-    """``route`` is ``core.upload_path``, ``ttl`` how long a link is good for in seconds. ``clock`` gives Unix time."""
-
-    def __init__(
-        self, credentials: Credentials, *, route: str, ttl: float, clock: Callable[[], float]
-    ) -> None:
-        self._credentials = credentials
-        self._route = route
-        self._ttl = ttl
-        self._clock = clock
-
     def download(self, base: str, record: FileRecord) -> str:
         """The URL where a client downloads an artifact. ``base`` is the URL under which it knows the adapter."""
         return self._url(base + DOWNLOADS, "download", record)
 
     def delivery(self, base: str, record: FileRecord) -> str:
         """The URL where a tool fetches a file that was handed to it."""
-        return self._url(base + self._route, "delivery", record)
+        return self._url(base + self.route, "delivery", record)
 
     def _url(self, route: str, purpose: str, record: FileRecord) -> str:
         file = (record.server, record.scope, record.id)
-        query = self._credentials.file_query(purpose, file, self._clock() + self._ttl)
+        query = self.file_query(purpose, file, self.clock() + self.file_ttl)
         name = quote(record.filename.encode("utf-8", "surrogatepass"), safe="")
         return f"{route}/{'/'.join(file)}/{name}?{query}"
 
+    async def expire(self) -> None:
+        """Forget nonces of credentials that have expired anyway. Raises StoreUnavailable."""
+        await delete_overdue(self.store, TABLE, self.clock())
+
 
 def signature_of(link: str) -> str:
-    """The signature in a link of ``Links``."""
+    """The signature in a link to a file."""
     return parameters(urlsplit(link).query)["sig"]

@@ -10,7 +10,6 @@ import contextlib
 import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
 from adapter.files.port import ContentSource, FileStore, Measure, StagedFile
@@ -127,13 +126,6 @@ class FileLimits:
     sweep_grace: float | None
 
 
-class _Arrived(NamedTuple):
-    filename: str
-    declared_type: str | None
-    staging: StagedFile
-    measure: Measure
-
-
 @dataclass(eq=False, repr=False)
 class UploadBatch:
     """``add``, ``write`` and ``end_file`` for each file, then ``keep``; ``discard`` in any case, when all is over.
@@ -151,7 +143,7 @@ class UploadBatch:
     leave: Callable[[], None] = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        self._arrived: list[_Arrived] = []
+        self._arrived: list[IncomingFile] = []
         self._coming: tuple[str, str | None, StagedFile] | None = None
         self._size = 0
         self._over = False
@@ -264,7 +256,7 @@ class UploadBatch:
         assert self._coming is not None, "a file begins before it ends"
         filename, declared_type, staging = self._coming
         measure = await staging.finish()
-        self._arrived.append(_Arrived(filename, declared_type, staging, measure))
+        self._arrived.append(IncomingFile(self.record(filename, declared_type, measure), staging))
         self._coming = None
 
     async def keep(self, digests: Sequence[str], spend: Spend | None) -> list[FileRecord]:
@@ -278,12 +270,9 @@ class UploadBatch:
         assert not self._over, "a batch is kept once, and not after it was discarded"
         self._check_digests(digests)
         self._check_scope()
-        arrivals = [
-            IncomingFile(self.record(filename, declared_type, measure), staging)
-            for filename, declared_type, staging, measure in self._arrived
-        ]
+        arrivals = self._arrived
         await self.transactions.take_in(arrivals, self.staged, spend, self._check_scope)
-        self._arrived.clear()
+        self._arrived = []
         self._end()
         return [arrival.record for arrival in arrivals]
 
@@ -298,7 +287,7 @@ class UploadBatch:
                 " in the same order."
             )
         for number, (said, arrived) in enumerate(zip(digests, self._arrived, strict=True), 1):
-            found = arrived.measure.sha256.lower().encode()
+            found = arrived.record.content.sha256.lower().encode()
             if not hmac.compare_digest(said.strip().lower().encode("utf-8", "surrogatepass"), found):
                 raise UploadRefused(f"The SHA-256 of file {number} does not match the announced one.")
 
@@ -319,8 +308,9 @@ class UploadBatch:
         try:
             if self._coming is not None:
                 await self._coming[2].discard()
-            for arrived in self._arrived:
-                await arrived.staging.discard()
+            for _, staging in self._arrived:
+                if staging is not None:
+                    await staging.discard()
         finally:
             self._end()
 

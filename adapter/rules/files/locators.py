@@ -48,52 +48,43 @@ class Embedded(NamedTuple):
 class Locator:
     """Finds the paths that one adapter's results name; its expressions are compiled once.
 
-    ``regexes`` are used by mode ``regex``; when there are none, built-in ones find absolute paths of POSIX and
-    Windows and ``file:`` URLs. ``every``: each file that a result names is kept, and a result may name none. Raises
-    ExpressionInvalid for an expression that is none.
+    ``structured`` reads what is at ``key``, a dotted path through objects and lists, in structuredContent. ``regex``
+    takes the first group, else the whole match, of each of ``regexes`` in the text blocks; when there are none,
+    built-in ones find absolute paths of POSIX and Windows and ``file:`` URLs. Other modes name none. ``every``: each
+    file that a result names is kept, and a result may name none. Raises ExpressionInvalid for an expression that is
+    none.
     """
 
     def __init__(
         self, mode: Mode, key: str | None = None, regexes: Sequence[str] = (), every: bool = False
     ) -> None:
+        self.mode: Mode = mode
         self.every = every
-        self._mode: Mode = mode
         self._key = key
         self._regexes = tuple(map(Expression, regexes))
 
     def __repr__(self) -> str:
-        return f"<Locator {self._mode}: {self._key or len(self._regexes)}>"
-
-    @property
-    def mode(self) -> Mode:
-        return self._mode
+        return f"<Locator {self.mode}: {self._key or len(self._regexes)}>"
 
     def located(self, result: Result) -> list[str]:
-        """Candidate paths in the order they are to be tried; see ``located``."""
-        return located(self._mode, self._key, self._regexes, result)
+        """Paths that a result names, each once, the likeliest first; ``file:`` URLs as the paths they stand for.
+
+        At most 1 MiB of text is read, less for expressions of many instructions, and 100 candidates are returned.
+        """
+        if self.mode == "structured" and self._key is not None:
+            found = _texts_at(result.get("structuredContent"), steps(self._key))
+        elif self.mode == "regex":
+            texts = list(_texts(result))
+            found = _claims(self._regexes, texts) if self._regexes else _built_in(texts)
+        else:
+            return []
+        paths = (path for claim in found if (path := _path(claim)) is not None)
+        return list(dict.fromkeys(islice(paths, _MOST_CANDIDATES)))
 
 
 def length(result: Result) -> int:
     """Return the number of characters of text in a result's blocks, as far as the text is read."""
     return sum(map(len, _texts(result)))
-
-
-def located(mode: Mode, key: str | None, regexes: Sequence[Expression], result: Result) -> list[str]:
-    """Paths that a result names, each once, the likeliest first; ``file:`` URLs as the paths they stand for.
-
-    ``structured`` reads what is at ``key``, a dotted path through objects and lists, in structuredContent; ``regex``
-    the first group, else the whole match, of each expression in the text blocks. Other modes name none. At most 1 MiB
-    of text is read, less for expressions of many instructions, and 100 candidates are returned.
-    """
-    if mode == "structured" and key is not None:
-        found = _texts_at(result.get("structuredContent"), steps(key))
-    elif mode == "regex":
-        texts = list(_texts(result))
-        found = _claims(regexes, texts) if regexes else _built_in(texts)
-    else:
-        return []
-    paths = (path for claim in found if (path := _path(claim)) is not None)
-    return list(dict.fromkeys(islice(paths, _MOST_CANDIDATES)))
 
 
 def embedded(result: Result) -> list[Embedded]:

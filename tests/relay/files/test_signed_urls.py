@@ -16,7 +16,7 @@ SCOPE = "0" * 32
 
 
 async def opened(store: MemoryStore, clock: Clock, configured: bytes | None = None) -> Credentials:
-    credentials = Credentials(store, configured=configured, ttl=60.0, clock=clock)
+    credentials = Credentials(store, configured=configured, ttl=60.0, clock=clock, page_ttl=60.0)
     await credentials.open()
     return credentials
 

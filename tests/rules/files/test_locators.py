@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.files.locators import Embedded, Locator, embedded, linked, located
-from adapter.rules.text.expressions import Expression, ExpressionInvalid
+from adapter.rules.files.locators import Embedded, Locator, embedded, linked
+from adapter.rules.text.expressions import ExpressionInvalid
 from tests.cpu_time import at_most
 
 
@@ -47,7 +47,7 @@ def test_expressions_of_the_configuration() -> None:
     assert locator.located(result) == ["a/b.png!", "/tmp/c d", "out-7"]
     assert repr(locator) == "<Locator regex: 2>"
     assert Locator("regex", None, [r"(a)?b"]).located(said("b ab")) == ["a"]
-    assert located("regex", None, [Expression("x+")], said("axxb")) == ["xx"]
+    assert Locator("regex", None, ["x+"]).located(said("axxb")) == ["xx"]
     for none in ("(", "(?=a)", r"(a)\1"):
         with pytest.raises(ExpressionInvalid):
             Locator("regex", None, [none])
