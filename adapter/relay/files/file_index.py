@@ -38,6 +38,7 @@ class ScopeFiles(HeldFiles):
     ended: bool = field(default=False, init=False)
 
 
+@dataclass(eq=False)
 class FileIndex(RowReads):
     """All that is known here of files. Only FileTransactions and ScopeCache add and remove; using and finding is
     everybody's, for a scope that the cache has read.
@@ -50,21 +51,16 @@ class FileIndex(RowReads):
     known here: what is loaded or closed changes nothing about it.
     """
 
-    def __init__(
-        self,
-        limits: Limits,
-        ttls: Mapping[FileKind, float | None],
-        clock: Callable[[], float],
-        is_dead: Callable[[str], bool],
-    ) -> None:
+    limits: Limits
+    ttls: Mapping[FileKind, float | None]
+    clock: Callable[[], float]
+    is_dead: Callable[[str], bool]
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.limits = limits
-        self.spare = limits.total_bytes
+        self.spare = self.limits.total_bytes
         self.staged = 0
         self.leaving = 0
-        self._ttls = ttls
-        self._clock = clock
-        self._is_dead = is_dead
         self.scopes: dict[str, ScopeFiles] = {}
         self._used: dict[str, FileRecord] = {}
 
@@ -162,7 +158,7 @@ class FileIndex(RowReads):
 
     def over(self, scope_id: str) -> list[FileRecord]:
         """Files of the scope whose time is over and that nobody holds, the first to end first."""
-        scope, now = self.scopes.get(scope_id), self._clock()
+        scope, now = self.scopes.get(scope_id), self.clock()
         ended: dict[str, FileRecord] = {}
         found: list[FileRecord] = []
         # A heap, because this is asked at every newcomer: who holds thousands of files must not wait for each.
@@ -191,13 +187,13 @@ class FileIndex(RowReads):
 
     def touch(self, record: FileRecord) -> None:
         """The file is used now: its time begins anew."""
-        self._use(record, self._clock())
+        self._use(record, self.clock())
 
     def keep(self, record: FileRecord, seconds: float) -> None:
         """Let the file's time end so many seconds from now, if that is later than it would."""
-        ttl = self._ttls[record.kind]
+        ttl = self.ttls[record.kind]
         if ttl is not None:
-            self._use(record, self._clock() + seconds - ttl)
+            self._use(record, self.clock() + seconds - ttl)
 
     def _use(self, record: FileRecord, at: float) -> None:
         if (scope := self.scopes.get(record.scope)) is not None:
@@ -232,7 +228,7 @@ class FileIndex(RowReads):
 
     def living(self, scope: ScopeFiles) -> Iterator[tuple[str, frozenset[str]]]:
         """The other replicas that use files of the scope and have not ended, with the keys of these files."""
-        return ((replica, keys) for replica, keys in scope.holders.items() if not self._is_dead(replica))
+        return ((replica, keys) for replica, keys in scope.holders.items() if not self.is_dead(replica))
 
     def is_idle(self, scope: ScopeFiles) -> bool:
         """Tell whether nothing is lost when the scope is closed."""
@@ -243,31 +239,31 @@ class FileIndex(RowReads):
     @property
     def now(self) -> float:
         """Unix time in seconds."""
-        return self._clock()
+        return self.clock()
 
     # --- time -------------------------------------------------------------------------------------------------
 
     def expires_at(self, record: FileRecord) -> float | None:
         """When its time is over if nobody uses it again (Unix seconds); None: never."""
-        ttl = self._ttls[record.kind]
+        ttl = self.ttls[record.kind]
         if ttl is None:
             return None
         scope = self.scopes.get(record.scope)
         used = None if scope is None else scope.last_access.get(record.key)
-        return (self._clock() if used is None else used) + ttl
+        return (self.clock() if used is None else used) + ttl
 
     def last_access(self, record: FileRecord, due: float | None) -> float:
         """When a file was last used, out of its row's due time."""
-        ttl = self._ttls[record.kind]
+        ttl = self.ttls[record.kind]
         last_access = record.created if ttl is None or due is None else due - ttl
-        return min(last_access, self._clock())  # the setting may have been another
+        return min(last_access, self.clock())  # the setting may have been another
 
     def take_used(self) -> dict[str, FileRecord]:
         """The files used since the last call, and those in use, that are still there, by key."""
         used, self._used = self._used, {}
         for scope in self.scopes.values():
             for key in scope.held.keys() & scope.records.keys():
-                scope.touch(key, self._clock())
+                scope.touch(key, self.clock())
                 used[key] = scope.records[key]
         return {key: record for key, record in used.items() if self.get(key) is not None}
 
@@ -278,27 +274,27 @@ class FileIndex(RowReads):
     def is_over(self, record: FileRecord) -> bool:
         """Tell whether the file's time is over, and nobody uses it."""
         due = self.expires_at(record)
-        if due is None or due > self._clock():
+        if due is None or due > self.clock():
             return False
         return record.key not in self.spared(record.scope)
 
 
+@dataclass(eq=False, slots=True)
 class StagedBytes:
     """Bytes of one newcomer that are on disk before it is found. ``size`` of them are counted."""
 
-    def __init__(self, index: FileIndex, scope_id: str) -> None:
-        self._index = index
-        self.scope_id = scope_id
-        self.size = 0
+    index: FileIndex
+    scope_id: str
+    size: int = field(default=0, init=False)
 
     def grow(self, size: int) -> None:
         """Raises StorageFull, counting nothing."""
-        if size and self._index.lacking(size) > 0:
-            raise self._index.limits.storage_full
-        self._index.staged += size
+        if size and self.index.lacking(size) > 0:
+            raise self.index.limits.storage_full
+        self.index.staged += size
         self.size += size
 
     def shrink(self, size: int) -> None:
         """These bytes are gone, or counted as those of a file."""
-        self._index.staged -= size
+        self.index.staged -= size
         self.size -= size

@@ -43,7 +43,7 @@ SOON = 3 * RENEWAL
 cleanup of another one goes by that time."""
 
 
-class FileRegistry:
+class FileRegistry(FileTransactions):
     """The files of all scopes. ``clock`` gives Unix time in seconds, ``now`` seconds that never go back."""
 
     def __init__(
@@ -55,86 +55,68 @@ class FileRegistry:
         log: FilteringBoundLogger,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = store
-        self._files = files
-        self._limits = limits
         replica = secrets.token_hex(8)
         leases = ReplicaLeases(store, replica, now)
         ttls = {FileKind.UPLOAD: limits.upload_ttl, FileKind.ARTIFACT: limits.artifact_ttl}
-        self._index = index = FileIndex(limits.quota, ttls, clock, leases.is_dead)
-        self._total = StorageTotal(store, index, leases, now)
+        index = FileIndex(limits.quota, ttls, clock, leases.is_dead)
+        cache = ScopeCache(store, files, index, replica, log, self._tell_gone)
+        super().__init__(cache, StorageTotal(index, leases))
+        self.cleanup = FileCleanup(cache)
+        self._limits = limits
         self.changed: set[str] = set()
         """The keys of files of which it was found that something else has changed them."""
         self.on_gone: list[Callable[[FileRecord], None]] = []
         """Called with the record of each file that is held no longer."""
-        self._scopes = ScopeCache(store, files, index, replica, log, self._tell_gone)
-        self._transactions = FileTransactions(self._scopes, self._total, files, index, log, self._tell_gone)
-        self._cleanup = FileCleanup(store, files, index, self._scopes, log)
         self._closing = asyncio.Event()
         self._tending: asyncio.Task[None] | None = None
         self._queue = UploadQueue(limits.quota.scope_bytes, limits.queue_wait)
         self._batches: set[UploadBatch] = set()
         self._clock = clock
-        self._log = log
 
     def __repr__(self) -> str:
-        return f"<FileRegistry: {self._index!r}>"
+        return f"<FileRegistry: {self.index!r}>"
 
     def watch(self, evicted: Callable[[FileRecord], None], waited: Callable[[float, bool], None]) -> None:
         """Tell of each file that goes to make room, and of the seconds that each upload waited, True if it came in."""
-        self._transactions.on_evicted, self._queue.on_wait = evicted, waited
+        self.on_evicted, self._queue.on_wait = evicted, waited
 
     @property
     def files(self) -> int:
         """The number of files that are known here."""
-        return self._index.files
+        return self.index.files
 
     @property
     def total(self) -> int:
         """Bytes of all files that are known here."""
-        return self._index.total
+        return self.index.total
 
     def used(self, scope_id: str) -> int:
         """Bytes of the files that the scope holds, as they are known here: ``list`` and ``find`` come first."""
-        scope = self._index.scopes.get(scope_id)
+        scope = self.index.scopes.get(scope_id)
         return 0 if scope is None else scope.size
-
-    async def scopes(self, most: int) -> list[Scope]:
-        """Scopes that hold anything, at most so many. Raises StoreUnavailable."""
-        return await self._cleanup.first_scopes(most)
-
-    @property
-    def on_read(self) -> list[Callable[[str], Awaitable[None]]]:
-        """Called with the id of each scope whose files were read, before anybody uses them."""
-        return self._scopes.on_read
-
-    @property
-    def claims(self) -> list[Callable[[Place], Awaitable[bool]]]:
-        """Asked if a place that no record knows is somebody's, before the sweep removes what is there."""
-        return self._cleanup.claims
 
     # --- start and stop ---------------------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Raises StorageFailed, StoreUnavailable."""
-        await self._files.open()
-        await self._total.open()
-        await self._scopes.open()
-        if self._scopes.is_shared:
+        await self.cache.files.open()
+        await self.storage.open()
+        await self.cache.open()
+        if self.cache.is_shared:
             self._tending = asyncio.get_running_loop().create_task(self._tend())
 
     async def close(self) -> None:
         """Write down when files were last used, and let go of the disk. Raises StoreUnavailable."""
-        self._scopes.close()
+        self.cache.close()
         self._closing.set()
         if self._tending is not None:
             await self._tending
         try:
             await self.write_last_access()
-            await self._transactions.tend()
-            await self._total.close()
+            await self.announce_uses()
+            await self.storage.close()
         finally:
-            await self._files.close()
+            await self.cache.files.close()
 
     async def _tend(self) -> None:
         for number in count(1):
@@ -150,21 +132,21 @@ class FileRegistry:
             try:
                 await word()
             except (StoreUnavailable, StorageFailed) as error:
-                self._log.warning("what other replicas are to know of files is late", why=error.code)
+                self.log.warning("what other replicas are to know of files is late", why=error.code)
             except Exception:
-                self._log.exception("what other replicas are to know of files is late")
+                self.log.exception("what other replicas are to know of files is late")
 
     def _words(self) -> list[Callable[[], Awaitable[object]]]:
         """What other replicas are to know: the first of it soon. Each is told though another one fails: who does not
         renew its lease and its bytes counts as ended."""
-        return [self._transactions.tend, self._total.tend, self._files.renew, self.write_last_access]
+        return [self.announce_uses, self.storage.tend, self.cache.files.renew, self.write_last_access]
 
     # --- finding and using ------------------------------------------------------------------------------------
 
     async def know(self, scope_id: str) -> None:
         """Read the files of a scope, unless they are known. Raises StoreUnavailable, StorageFailed."""
-        if not self._index.is_fresh(scope_id):
-            await self._scopes.know(scope_id)
+        if not self.index.is_fresh(scope_id):
+            await self.cache.know(scope_id)
 
     async def find(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
         """The scope's file of that id, used now; None for one that expired, was evicted or never was.
@@ -172,71 +154,66 @@ class FileRegistry:
         Raises StoreUnavailable, StorageFailed.
         """
         await self.know(scope_id)
-        if self._scopes.is_shared:
+        if self.cache.is_shared:
             record = await self._found_elsewhere(scope_id, kind, file_id)
         else:
-            record = self._index.find(scope_id, kind, file_id)
+            record = self.index.find(scope_id, kind, file_id)
         if record is not None:
-            self._index.touch(record)
+            self.index.touch(record)
         return record
 
     async def _found_elsewhere(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
         """Find a file that another replica may have used since, and let its cleanup know that it is used here."""
         key = record_key(scope_id, kind, file_id)
-        record = self._index.get(key)
+        record = self.index.get(key)
         if record is None:
             # The word of a replica that has just made it may still be on its way, and its client is here already.
-            self._scopes.doubt(scope_id)
+            self.cache.doubt(scope_id)
             await self.know(scope_id)
-            if (record := self._index.get(key)) is None:
+            if (record := self.index.get(key)) is None:
                 return None
         due = self.expires_at(record)
         if due is None or due - self._clock() > SOON:
             return record
-        if self._index.is_over(record):
+        if self.index.is_over(record):
             await self.read_again(scope_id)
-            if (record := self._index.find(scope_id, kind, file_id)) is None:
+            if (record := self.index.find(scope_id, kind, file_id)) is None:
                 return None
-        self._index.touch(record)
+        self.index.touch(record)
         await self.write_last_access()
         return record
 
     async def read_again(self, scope_id: str) -> None:
         """Read the files of a scope though they are known, with what waits for them. Raises StoreUnavailable."""
-        async with self._scopes.lock(scope_id):
-            await self._scopes.read(scope_id)
+        async with self.cache.lock(scope_id):
+            await self.cache.read(scope_id)
 
     async def list(self, scope_id: str, kind: FileKind) -> Records:
         """The records of a kind that the scope holds, oldest first. None of them counts as used.
 
         Raises StoreUnavailable, StorageFailed.
         """
-        if self._scopes.is_shared:
-            self._scopes.doubt(scope_id)
+        if self.cache.is_shared:
+            self.cache.doubt(scope_id)
         await self.know(scope_id)
-        if self._scopes.is_shared and any(map(self._index.is_over, self._index.all_of(scope_id))):
+        if self.cache.is_shared and any(map(self.index.is_over, self.index.all_of(scope_id))):
             await self.read_again(scope_id)
-        return sorted(self._index.alive(scope_id, kind), key=lambda record: record.created)
-
-    async def hold(self, record: FileRecord) -> Release:
-        """Keep a file from eviction and expiry until the function returned is called. Raises FileGone,
-        StoreUnavailable."""
-        return await self._transactions.hold(record)
+        return sorted(self.index.alive(scope_id, kind), key=lambda record: record.created)
 
     def hold_known(self, key: str) -> Release:
         """Keep a file, named by its record's key, from eviction and expiry here. Raises FileGone for one that is not
         known here."""
-        record = self._index.get(key)
+        record = self.index.get(key)
         if record is None:
             raise FileGone()
-        return self._index.hold(record)
+        return self.index.hold(record)
 
     async def read(self, record: FileRecord) -> OpenFile:
         """Open a file, used now. Raises FileGone, FileChanged, StorageFailed; the record of one that is gone is
         dropped."""
         await self._check_known(record)
-        self._index.touch(record)
-        opened = await self._files.open_file(
+        self.index.touch(record)
+        opened = await self.cache.files.open_file(
             record.place, size=record.content.size, modified=record.content.modified
         )
         if opened is None:
@@ -246,34 +223,34 @@ class FileRegistry:
     async def confirm(self, record: FileRecord) -> None:
         """See that a file which was just found is there whole, for others to open. Raises as ``read`` does."""
         await self._check_known(record)
-        if not await self._files.holds(
+        if not await self.cache.files.holds(
             record.place, size=record.content.size, modified=record.content.modified
         ):
             raise await self._unfit(record)
 
     async def lend(self, record: FileRecord, copy: str) -> None:
         """Copy a file that was just held, for a tool to work on. Raises as ``read`` does, and StorageFull."""
-        if not await self._files.lend(
+        if not await self.cache.files.lend(
             record.place, copy, size=record.content.size, modified=record.content.modified
         ):
             raise await self._unfit(record)
 
     async def _check_known(self, record: FileRecord) -> None:
         await self.know(record.scope)
-        if self._index.get(record.key) is None:
+        if self.index.get(record.key) is None:
             raise FileGone()
 
     async def _unfit(self, record: FileRecord) -> AdapterError:
         """The failure for a file that is not as it was recorded. One that is there still is kept, but given to
         nobody."""
-        if await self._files.missing([record.place]):
-            self._log.warning("a stored file is gone from the disk", server=record.server, file=record.key)
+        if await self.cache.files.missing([record.place]):
+            self.log.warning("a stored file is gone from the disk", server=record.server, file=record.key)
             await self.drop(record)
             return FileGone()
         if record.key not in self.changed:
             self.changed.add(record.key)
-            self._index.keep(record, CHANGED_KEPT)
-            self._log.warning(
+            self.index.keep(record, CHANGED_KEPT)
+            self.log.warning(
                 "a stored file was changed by something other than the adapter; it is given to nobody, and kept for a "
                 "day if there is room",
                 server=record.server,
@@ -284,12 +261,12 @@ class FileRegistry:
     async def keep(self, records: Records, seconds: float) -> None:
         """Let files live for so many seconds from now at least. Raises StoreUnavailable."""
         for record in records:
-            self._index.keep(record, seconds)
+            self.index.keep(record, seconds)
         await self.write_last_access()
 
     def expires_at(self, record: FileRecord) -> float | None:
         """When the file expires if nobody uses it again, in Unix seconds; None: with its scope."""
-        return self._index.expires_at(record)
+        return self.index.expires_at(record)
 
     # --- in ---------------------------------------------------------------------------------------------------
 
@@ -314,15 +291,8 @@ class FileRegistry:
             leave()
             self._batches.discard(batch)
 
-        batch = UploadBatch(
-            self._transactions,
-            self._files,
-            StagedBytes(self._index, scope.id),
-            self._limits,
-            bound=bound,
-            record=record,
-            leave=over,
-        )
+        staged = StagedBytes(self.index, scope.id)
+        batch = UploadBatch(self, staged, self._limits, bound=bound, record=record, leave=over)
         batch.name = name
         self._batches.add(batch)
         return batch
@@ -336,21 +306,21 @@ class FileRegistry:
         that its row stays. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable.
         """
         record = file.record(scope, place, self._clock())
-        staged = StagedBytes(self._index, scope.id)
+        staged = StagedBytes(self.index, scope.id)
         try:
             try:
                 staged.grow(file.measure.size)
             except StorageFull:
-                if not await self._transactions.has_room(file.measure.size):
-                    await self._transactions.put_out_expired()
-                    await self._transactions.make_room(scope.id, FileKind.ARTIFACT, file.measure.size, 0)
+                if not await self.has_room(file.measure.size):
+                    await self.expire()
+                    await self.make_room(scope.id, FileKind.ARTIFACT, file.measure.size, 0)
                 staged.grow(file.measure.size)
-            await self._transactions.take_in([IncomingFile(record, staging)], staged)
+            await self.take_in([IncomingFile(record, staging)], staged)
         except BaseException:
             if staging is not None:
                 await run_to_completion(staging.discard())
-            elif self._index.get(record.key) is None:
-                await run_to_completion(self._transactions.remove_bytes(place))
+            elif self.index.get(record.key) is None:
+                await run_to_completion(self.remove_bytes(place))
             raise
         finally:
             staged.shrink(staged.size)
@@ -365,9 +335,7 @@ class FileRegistry:
 
     async def drop(self, record: FileRecord) -> None:
         """Hold this file no longer, whoever uses it. Harmless when it is gone. Raises StoreUnavailable."""
-        await self._transactions.put_out(
-            record.scope, lambda scope: [record] if record.key in scope.records else []
-        )
+        await self.put_out(record.scope, lambda scope: [record] if record.key in scope.records else [])
 
     async def drop_scope(
         self, scope_id: str, *, offered: bool = True, but: Collection[str] = frozenset()
@@ -379,20 +347,16 @@ class FileRegistry:
             if offered or batch.name is None:
                 batch.cut_off(scope_id)
         if offered:
-            await self._transactions.put_out_scope(scope_id)
+            await self.put_out_scope(scope_id)
         else:
-            await self._transactions.put_out(
+            await self.put_out(
                 scope_id, lambda scope: [each for each in scope.records.values() if each.batch not in but]
             )
-
-    async def expire(self) -> None:
-        """Drop files whose time is over. Raises StoreUnavailable."""
-        await self._transactions.put_out_expired()
 
     async def tidy_own(self) -> None:
         """Write down last accesses, and forget the scopes that are not used here. Raises StoreUnavailable."""
         await self.write_last_access()
-        self._scopes.drop_unused()
+        self.cache.drop_unused()
 
     async def tidy(self, gone: Callable[[Scope], Awaitable[bool]] | None = None) -> None:
         """Remove expired files, files of scopes that are ``gone``, and files that no record knows. One replica does
@@ -400,18 +364,18 @@ class FileRegistry:
         """
         await self.expire()
         if gone is not None:
-            await self._cleanup.drop_gone(gone, self.drop_scope)
+            await self.cleanup.drop_gone(gone, self.drop_scope)
         if self._limits.sweep_grace is not None:
-            await self._cleanup.sweep(self._limits.sweep_grace)
+            await self.cleanup.sweep(self._limits.sweep_grace)
 
     async def write_last_access(self) -> None:
         """Write down when files were last used. Raises StoreUnavailable."""
-        used = self._index.take_used()
+        used = self.index.take_used()
         dues = {key: due for key, record in used.items() if (due := self.expires_at(record)) is not None}
         try:
-            await self._store.touch(TABLE, dues)
+            await self.cache.store.touch(TABLE, dues)
         except BaseException:
-            self._index.give_used(used)
+            self.index.give_used(used)
             raise
 
     async def tend(self) -> None:

@@ -16,16 +16,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from structlog.typing import FilteringBoundLogger
-
 from adapter.errors import FileGone, StorageFailed, StoreUnavailable
-from adapter.files.port import FileStore, Measure, StagedFile
+from adapter.files.port import Measure, StagedFile
 from adapter.relay.background import run_to_completion
-from adapter.relay.files.file_index import FileIndex, ScopeFiles, StagedBytes
+from adapter.relay.files.file_index import ScopeFiles, StagedBytes
 from adapter.relay.files.scope_cache import ScopeCache
 from adapter.relay.files.storage_total import StorageTotal
 from adapter.rules.access.principals import Scope
@@ -104,21 +101,15 @@ Choice = Callable[[ScopeFiles], Sequence[FileRecord]]
 """Names the files that go, of a scope as it is just then."""
 
 
-@dataclass(eq=False, slots=True)
 class FileTransactions:
-    """Adds and removes files, and keeps those in use. ``gone`` is told of each file that is held no longer."""
+    """Adds and removes files, and keeps those in use: nothing else changes what is known in the ``cache``."""
 
-    scopes: ScopeCache
-    total: StorageTotal
-    files: FileStore
-    index: FileIndex
-    log: FilteringBoundLogger
-    gone: Callable[[FileRecord], None]
-    on_evicted: Callable[[FileRecord], None] | None = field(default=None, init=False)
+    on_evicted: Callable[[FileRecord], None] | None = None
     """Is told of each file that goes to make room; None where nobody counts."""
 
-    def __repr__(self) -> str:
-        return f"<FileTransactions: {self.scopes!r}>"
+    def __init__(self, cache: ScopeCache, storage: StorageTotal) -> None:
+        self.cache, self.storage = cache, storage
+        self.index, self.log = cache.index, cache.log
 
     # --- in ---------------------------------------------------------------------------------------------------
 
@@ -135,7 +126,7 @@ class FileTransactions:
         stagings when this raises. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable, and what
         ``spend`` and, when it is these files' turn, ``check`` raise.
         """
-        async with self.scopes.lock(arrivals[0].record.scope):
+        async with self.cache.lock(arrivals[0].record.scope):
             if check is not None:
                 check()
             await run_to_completion(self._take_in(arrivals, staged, spend), self._give_back)
@@ -153,7 +144,7 @@ class FileTransactions:
         try:
             for place, staging in moving:
                 placed.append(place)
-                await self.files.place(staging, place)
+                await self.cache.files.place(staging, place)
             await self._in_turn(scope_id, partial(self._write_down, arrivals, staged))
         except BaseException:
             await self.remove_bytes(*placed)
@@ -177,9 +168,9 @@ class FileTransactions:
         """
         for number in range(TRIES):
             try:
-                if self.scopes.is_shared:
-                    await self.total.leases.confirm()
-                return await change(await self.scopes.confirm(scope_id))
+                if self.cache.is_shared:
+                    await self.storage.leases.confirm()
+                return await change(await self.cache.confirm(scope_id))
             except Conflict:
                 pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
                 await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - spreads replicas, hides nothing
@@ -198,7 +189,7 @@ class FileTransactions:
         leaving = sum(record.content.size for record in going)
         self.index.leaving += leaving
         try:
-            await self.scopes.commit(scope, coming, going)
+            await self.cache.commit(scope, coming, going)
         except BaseException:
             self.index.leaving -= leaving
             for record, last_access in hidden:
@@ -216,7 +207,7 @@ class FileTransactions:
     async def _remove(self, parts: Iterator[Sequence[FileRecord]]) -> None:
         for some in parts:
             for record in some:
-                self.gone(record)
+                self.cache.on_gone(record)
             await self.remove_bytes(*(record.place for record in some))
             size = sum(record.content.size for record in some)
             self.index.leaving -= size
@@ -226,7 +217,7 @@ class FileTransactions:
         """Remove bytes that no row knows; where the disk refuses, the sweep is left to try again."""
         try:
             if places:
-                await self.files.remove(*places)
+                await self.cache.files.remove(*places)
         except StorageFailed as error:
             self.log.warning("a file could not be removed; the sweep will try again", why=str(error))
 
@@ -241,13 +232,13 @@ class FileTransactions:
         """The files that go for new ones of these sizes. The caller has the lock of the scope."""
         index = self.index
         if index.lacking(sum(new), staged) > 0:
-            await self.total.refresh()
-        scope = await self.scopes.confirm(scope_id)
+            await self.storage.refresh()
+        scope = await self.cache.confirm(scope_id)
         lacking = index.lacking(sum(new), staged)
         found = scope.room_for(index.limits, kind, new, lacking, index.spared(scope_id))
-        if found and self.scopes.is_shared:
+        if found and self.cache.is_shared:
             # Others may have used them since, or have begun to.
-            scope = await self.scopes.read(scope_id)
+            scope = await self.cache.read(scope_id)
             lacking = index.lacking(sum(new), staged)
             found = scope.room_for(index.limits, kind, new, lacking, index.spared(scope_id))
         return found
@@ -273,7 +264,7 @@ class FileTransactions:
     async def has_room(self, size: int) -> bool:
         """Learn what other replicas have left. True if there is room for so many bytes now. Raises
         StoreUnavailable."""
-        await self.total.refresh()
+        await self.storage.refresh()
         return self.index.lacking(size) <= 0
 
     # --- out --------------------------------------------------------------------------------------------------
@@ -283,28 +274,28 @@ class FileTransactions:
 
         Raises StoreUnavailable; then they are held still.
         """
-        async with self.scopes.lock(scope_id):
+        async with self.cache.lock(scope_id):
             await run_to_completion(self._put_out(scope_id, choose))
 
     async def put_out_over(self, scope_id: str) -> None:
         """Hold nothing of a scope whose time is over. Raises StoreUnavailable."""
-        async with self.scopes.lock(scope_id):
+        async with self.cache.lock(scope_id):
             await run_to_completion(self._put_out_over(scope_id))
 
     async def _put_out_over(self, scope_id: str) -> None:
-        await self.scopes.confirm(scope_id)
+        await self.cache.confirm(scope_id)
         is_over, over = self.index.is_over, self.index.over(scope_id)
-        if over and self.scopes.is_shared:
-            await self.scopes.read(scope_id)  # others may have used them since
+        if over and self.cache.is_shared:
+            await self.cache.read(scope_id)  # others may have used them since
         if over:
             await self._put_out(
                 scope_id, lambda scope: [each for each in over if each.key in scope.records and is_over(each)]
             )
 
-    async def put_out_expired(self) -> None:
+    async def expire(self) -> None:
         """Hold nothing longer whose time is over, whosever it is. Raises StoreUnavailable."""
         done: set[str] = set()
-        while scopes := await self.scopes.overdue() - done:
+        while scopes := await self.cache.overdue() - done:
             done |= scopes
             for first in range(0, len(scopes), AT_ONCE):
                 some = sorted(scopes)[first : first + AT_ONCE]
@@ -321,12 +312,12 @@ class FileTransactions:
             if records := await self._room_for(scope_id, kind, [size], staged):
                 await self._exchange(scope, records)
 
-        async with self.scopes.lock(scope_id):
+        async with self.cache.lock(scope_id):
             await run_to_completion(self._in_turn(scope_id, make))
 
     async def put_out_scope(self, scope_id: str) -> None:
         """Hold nothing of a scope, and leave nothing of it on disk. Raises StoreUnavailable."""
-        async with self.scopes.lock(scope_id):
+        async with self.cache.lock(scope_id):
             await run_to_completion(self._put_out_scope(scope_id))
 
     async def _put_out_scope(self, scope_id: str) -> None:
@@ -334,13 +325,13 @@ class FileTransactions:
             scope.ended = True
             return list(scope.records.values())
 
-        if not self.scopes.is_empty(scope_id):
+        if not self.cache.is_empty(scope_id):
             await self._put_out(scope_id, everything)
             scope = self.index.scopes.get(scope_id)
             if scope is not None and self.index.is_idle(scope):
                 self.index.scopes.pop(scope_id)
         try:
-            await self.files.remove_scope(scope_id)
+            await self.cache.files.remove_scope(scope_id)
         except StorageFailed as error:
             self.log.warning(
                 "what a scope left could not be removed; the sweep will try again", why=str(error)
@@ -360,12 +351,12 @@ class FileTransactions:
     async def hold(self, record: FileRecord) -> Release:
         """Keep a file from eviction and expiry, in all replicas, until the function returned is called. Raises
         FileGone, StoreUnavailable."""
-        await self.scopes.know(record.scope)
+        await self.cache.know(record.scope)
         release = self.index.hold(record)
-        if not self.scopes.is_shared:
+        if not self.cache.is_shared:
             return release
         scope = self.index.open_scope(record.scope)
-        if record.key not in scope.announced or not self.total.leases.is_current:
+        if record.key not in scope.announced or not self.storage.leases.is_current:
             try:
                 await run_to_completion(self._announce(scope.id, record))
             except BaseException:
@@ -378,7 +369,7 @@ class FileTransactions:
 
         return end
 
-    async def tend(self) -> None:
+    async def announce_uses(self) -> None:
         """Let other replicas know which files are in use no longer, and find out what came of writes that failed.
 
         Raises StoreUnavailable, StorageFailed.
@@ -386,7 +377,7 @@ class FileTransactions:
         for scope in list(self.index.scopes.values()):
             scope.lingering.clear()
             if scope.doubts:
-                await self.scopes.know(scope.id)
+                await self.cache.know(scope.id)
             if scope.announced != scope.held.keys():
                 await self._announce(scope.id)
 
@@ -397,7 +388,7 @@ class FileTransactions:
             if record is not None and record.key not in scope.records:
                 raise FileGone()
             if scope.announced != scope.held.keys() | scope.lingering:
-                await self.scopes.commit(scope)
+                await self.cache.commit(scope)
 
-        async with self.scopes.lock(scope_id):
+        async with self.cache.lock(scope_id):
             await self._in_turn(scope_id, write)

@@ -101,8 +101,8 @@ class Rounds:
         """Raises StoreUnavailable."""
         # Where none is left and nobody else writes any, no scope needs to be looked at for some.
         self._any = self.store.shared or bool(await self.store.scan(TABLE, limit=1))
-        self.registry.on_read.append(self.read)
-        self.registry.claims.append(self.claims)
+        self.registry.cache.on_read.append(self.read)
+        self.registry.cleanup.claims.append(self.claims)
 
     async def read(self, scope_id: str) -> None:
         """Know the rounds of a scope as they are now, and hold its files for them. Raises StoreUnavailable."""

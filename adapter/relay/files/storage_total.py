@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.files.file_index import FileIndex
@@ -45,9 +46,8 @@ class ReplicaLeases:
     """The lease of this replica, called ``replica``, and those of the others. ``now`` never goes back, in seconds."""
 
     def __init__(self, store: Store, replica: str, now: Callable[[], float]) -> None:
-        self._store = store
+        self.store, self.now = store, now
         self._key = f"{GROUP}/{replica}"
-        self._now = now
         self._renewed = float("-inf")
         self._sightings = Sightings[Row](LOOKS, LEASE)
         self._asked: set[str] = set()
@@ -66,17 +66,17 @@ class ReplicaLeases:
     @property
     def is_current(self) -> bool:
         """True while no other replica can have taken this one for ended."""
-        return self._now() - self._renewed < LEASE / 2
+        return self.now() - self._renewed < LEASE / 2
 
     async def renew(self) -> None:
         """Write the row again. Raises StoreUnavailable."""
-        began = self._now()
-        await self._store.put(LEASES, self._key, b"[]")
+        began = self.now()
+        await self.store.put(LEASES, self._key, b"[]")
         self._renewed = began
 
     async def end(self) -> None:
         """Let the others know that this replica ends. Raises StoreUnavailable."""
-        await self._store.delete(LEASES, self._key)
+        await self.store.delete(LEASES, self._key)
 
     # --- others' ----------------------------------------------------------------------------------------------
 
@@ -96,8 +96,8 @@ class ReplicaLeases:
         """Look at the rows of all replicas. Raises StoreUnavailable."""
         # One that is asked for from now on may be about to write its row.
         missed = set(self._asked)
-        rows = {row.key: row async for row in every_row(self._store, LEASES, GROUP)}
-        _, gone = self._sightings.look(rows, self._now())
+        rows = {row.key: row async for row in every_row(self.store, LEASES, GROUP)}
+        _, gone = self._sightings.look(rows, self.now())
         self._ended = (self._ended if len(self._ended) < MOST_ENDED else set()) | missed.union(gone)
         self._ended -= rows.keys()
         self._asked -= missed
@@ -107,37 +107,32 @@ class ReplicaLeases:
         for key, seen in list(self._sightings.seen.items()):
             if key != self._key and self._sightings.is_silent(key):
                 with contextlib.suppress(Conflict):
-                    await self._store.delete(LEASES, key, expected=seen.found.version)
+                    await self.store.delete(LEASES, key, expected=seen.found.version)
 
 
+@dataclass(eq=False, repr=False)
 class StorageTotal:
-    """Keeps ``index.spare``, what all files together leave. ``now`` never goes back, in seconds."""
+    """Keeps ``index.spare``, what all files together leave."""
 
-    def __init__(
-        self, store: Store, index: FileIndex, leases: ReplicaLeases, now: Callable[[], float]
-    ) -> None:
-        self.leases = leases
-        self._store = store
-        self._index = index
-        self._limit = index.limits.total_bytes
-        self._now = now
-        self._count_at = float("-inf")
+    index: FileIndex
+    leases: ReplicaLeases
+    _count_at: float = field(default=float("-inf"), init=False)
 
     async def open(self) -> None:
         """Find out what is left. Raises StoreUnavailable."""
-        if self._store.shared:
+        if self.leases.store.shared:
             await self.leases.renew()
             await self.leases.watch()
         await self._count()
 
     async def close(self) -> None:
         """Let the others know that this replica ends. Raises StoreUnavailable."""
-        if self._store.shared:
+        if self.leases.store.shared:
             await self.leases.end()
 
     async def refresh(self) -> None:
         """Learn what other replicas have changed, unless that was done a moment ago, or the store is away."""
-        if not self._store.shared or self._now() < self._count_at:
+        if not self.leases.store.shared or self.leases.now() < self._count_at:
             return
         # Memory in place of the store has only some of the rows.
         token = STORE_ONLY.set(True)
@@ -160,14 +155,15 @@ class StorageTotal:
         await self.refresh()
 
     async def _count(self) -> None:
-        if self._limit is None or self._index.spare is None:
+        limit = self.index.limits.total_bytes
+        if limit is None or self.index.spare is None:
             return
-        began, before, found = self._now(), self._index.spare, 0
+        began, before, found = self.leases.now(), self.index.spare, 0
         self._count_at = began + COUNT_EVERY  # so that nobody else counts meanwhile
-        async for row in every_row(self._store, FILES):
+        async for row in every_row(self.leases.store, FILES):
             found += size_in(row.value)
         # What came here meanwhile may be in it or not, and counts twice until the next time. What leaves has no row
         # any more, and counts until its bytes are gone.
-        came = max(0, before - self._index.spare)
-        self._index.spare = self._limit - found - came - self._index.leaving
-        self._count_at = began + max(COUNT_EVERY, (self._now() - began) / COUNT_SHARE)
+        came = max(0, before - self.index.spare)
+        self.index.spare = limit - found - came - self.index.leaving
+        self._count_at = began + max(COUNT_EVERY, (self.leases.now() - began) / COUNT_SHARE)

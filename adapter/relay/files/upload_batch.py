@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
-from adapter.files.port import ContentSource, FileStore, Measure, StagedFile
+from adapter.files.port import ContentSource, Measure, StagedFile
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_index import StagedBytes
 from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, Spend
@@ -135,7 +135,6 @@ class UploadBatch:
     """
 
     transactions: FileTransactions
-    files: FileStore
     staged: StagedBytes
     limits: FileLimits
     bound: int | None = field(kw_only=True)
@@ -171,7 +170,7 @@ class UploadBatch:
                 "files in another upload.",
                 data={"limit": self.limits.max_files, "setting": "uploads.max_files"},
             )
-        self._coming = filename, declared_type, self.files.stage()
+        self._coming = filename, declared_type, self.transactions.cache.files.stage()
         self._size = 0
 
     async def write(self, chunk: bytes) -> None:
@@ -227,7 +226,7 @@ class UploadBatch:
         """
         if await self.transactions.has_room(more):
             return
-        await self.transactions.put_out_expired()
+        await self.transactions.expire()
         if self.announced is None:
             return  # it may turn out never to fit, and would have pushed out everything by then
         batch_bytes = self.limits.quota.scope_bytes

@@ -171,10 +171,7 @@ async def test_replica_that_goes_on_in_memory_takes_nobody_for_ended() -> None:
     store = FallbackStore(inner, get_logger(), retry=3600.0)
     stores: list[Store] = [store, shared.replica()]
     leases = [ReplicaLeases(each, name, now) for each, name in zip(stores, ("one", "other"), strict=True)]
-    one, other = (
-        StorageTotal(each, FileIndex(Limits(), {}, now, lease.is_dead), lease, now)
-        for each, lease in zip(stores, leases, strict=True)
-    )
+    one, other = (StorageTotal(FileIndex(Limits(), {}, now, lease.is_dead), lease) for lease in leases)
     await other.open()
     await one.open()
     inner.down = True
