@@ -132,12 +132,10 @@ class Upstreams:
     def _of_legacy_clients(self, entry: ServerSettings, server: Server, upstream: Upstream) -> Upstream:
         # Late: most servers speak the era of their clients.
         from adapter.relay.eras.legacy_clients import LegacyClients
-        from adapter.relay.eras.modern_call import CallLimits
         from adapter.upstream.local.upstream import LocalUpstream
 
-        sessions = self.base.settings.sessions
-        limits = CallLimits(sessions.max_rounds, sessions.round_ttl_seconds)
-        local = LocalUpstream(LegacyClients(server, upstream, limits, self.base.log.bind(server=entry.id)))
+        limits, log = self.base.settings.sessions, self.base.log.bind(server=entry.id)
+        local = LocalUpstream(LegacyClients(server, upstream, limits, log))
         if self.replicas is None:
             return local
         from adapter.app.replicas import bridged

@@ -19,11 +19,11 @@ from adapter.upstream.local.events import EventStream
 from adapter.upstream.local.messages import (
     INTERNAL_ERROR,
     SERVER_INFO_KEY,
-    UNSUPPORTED_VERSION,
     LocalAnswer,
     RpcRefused,
     notification,
     refusal,
+    require_version,
     result,
 )
 from adapter.upstream.local.port import LocalHead, LocalRequest
@@ -96,7 +96,7 @@ class HostedServer:
         """See LocalServer."""
         method, modern = request.envelope.method, request.head.era is Era.MODERN
         if modern:
-            _check_version(request.meta[VERSION_KEY])
+            require_version(request.meta[VERSION_KEY])
         if method == "tools/call":
             return self._call(request)
         if method == "tools/list":
@@ -215,12 +215,6 @@ class HostedServer:
         params = {"notifications": {}, "_meta": meta}
         stream.offer(encode(notification("notifications/subscriptions/acknowledged", params)))
         return stream
-
-
-def _check_version(version: object) -> None:
-    if version not in MODERN_VERSIONS:
-        data = {"supported": list(MODERN_VERSIONS), "requested": version}
-        raise RpcRefused(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
 def _modern(

@@ -7,33 +7,36 @@ call, and its answers are the call's next round (see modern_call.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import aclosing
 from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, BadJson, InternalError, UpstreamBroken
+from adapter.relay.call.get_streams import ACKNOWLEDGED
 from adapter.relay.eras.bridged_session import MOST_URIS, BridgedSession, BridgedSessions
-from adapter.relay.eras.modern_call import CallLimits, ModernCall
-from adapter.relay.eras.modern_server import ModernRequest, ModernServer, PassedOn
+from adapter.relay.eras.modern_call import ModernCall
+from adapter.relay.eras.modern_server import ModernServer, PassedOn
 from adapter.relay.replies import EVENT_STREAM, events_of, media_type
 from adapter.relay.server import Server
+from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.eras.legacy_answers import agreed_version, initialize_response, legacy_notification
+from adapter.rules.eras.legacy_requests import LEVELS
 from adapter.rules.eras.modern_requests import (
-    LEVELS,
     ClientTooLarge,
     client_meta,
     own_request,
     subscription,
 )
+from adapter.settings.storage import SessionsSettings
 from adapter.upstream.local.correlation import BOUNDS, MOST_ABANDONED
 from adapter.upstream.local.messages import LocalAnswer, RpcRefused, result
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestUnderWay
-from adapter.upstream.port import STREAM, Upstream
+from adapter.upstream.port import Upstream
 from adapter.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, Envelope, Kind, dump, parse, read_response
 from adapter.wire.sse import SseReader
 
@@ -43,9 +46,7 @@ MOST_SESSIONS = 100_000
 SUBSCRIBING = 5.0
 """Seconds for which the answer to ``resources/subscribe`` waits until the server has taken note of it."""
 
-LISTEN = "subscriptions/listen"
 DISCOVER = "server/discover"
-ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 TOOLS_CHANGED = "notifications/tools/list_changed"
 
 Work = Callable[[RequestUnderWay], Awaitable[None]]
@@ -57,11 +58,10 @@ class LegacyClients:
     reads_params = False
 
     def __init__(
-        self, server: Server, upstream: Upstream, limits: CallLimits, log: FilteringBoundLogger
+        self, server: Server, upstream: Upstream, limits: SessionsSettings, log: FilteringBoundLogger
     ) -> None:
         self.sessions = BridgedSessions(MOST_SESSIONS, None, BOUNDS)
         self._modern = ModernServer(server, upstream)
-        self._timeouts = server.timeouts
         self._limits = limits
         self._log = log
         self._running: dict[RequestUnderWay, asyncio.Task[None]] = {}
@@ -156,7 +156,7 @@ class LegacyClients:
         number, members = request.envelope.id, dump(meta)[1:-1]
         assert number is not None, "a request has an id"
         body = own_request(request.id_bytes, DISCOVER, members)
-        response = await self._modern.ask(ModernRequest(request.head, DISCOVER, None, body, number))
+        response = await self._modern.ask(request.head, DISCOVER, body, number)
         read = read_response(response)
         if read is None or "error" in read.message:
             # With the status 200: clients lose the body of any other.
@@ -194,8 +194,7 @@ class LegacyClients:
         number, limit = "mcp-file-adapter-listen", 1 << 20
         body = own_request(dump(number), LISTEN, session.members, subscription(session.uris))
         try:
-            request = ModernRequest(session.head, LISTEN, None, body, number)
-            reply = await self._modern.send(request, STREAM, self._timeouts.request)
+            reply = await self._modern.listen(session.head, body)
             if reply.status != 200 or media_type(reply.headers) != EVENT_STREAM:
                 reply.abort()
                 return reply.status >= 500
@@ -221,7 +220,7 @@ class LegacyClients:
             session.send(legacy_notification(data))
 
 
-def _text(request: LocalRequest, member: str, known: frozenset[str] | None = None) -> str:
+def _text(request: LocalRequest, member: str, known: Collection[str] | None = None) -> str:
     """A text of a request's params. Raises RpcRefused where there is none, or not one that is ``known``."""
     params = parse(request.envelope.body).get("params")
     value = params.get(member) if isinstance(params, dict) else None

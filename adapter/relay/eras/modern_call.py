@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
 
 from adapter.errors import BadJson, CallTooLong, UpstreamBroken
 from adapter.relay.eras.bridged_session import BridgedSession
-from adapter.relay.eras.modern_server import ModernServer, mismatches, request_of
+from adapter.relay.eras.modern_server import ModernServer, mismatches
 from adapter.relay.replies import edited
 from adapter.rules.calls.rounds import ASKING
 from adapter.rules.eras.input_rounds import (
@@ -17,12 +17,11 @@ from adapter.rules.eras.input_rounds import (
     Question,
     answer_to,
     input_round,
-)
-from adapter.rules.eras.input_rounds import (
-    request_of as question_to,
+    request_of,
 )
 from adapter.rules.eras.legacy_answers import legacy_response
-from adapter.rules.eras.modern_requests import modern_request, next_round
+from adapter.rules.eras.modern_requests import mirrored_name, modern_request, next_round
+from adapter.settings.storage import SessionsSettings
 from adapter.upstream.local.correlation import BOUNDS
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.port import LocalRequest
@@ -31,25 +30,13 @@ from adapter.wire.envelope import Envelope, dump
 from adapter.wire.scan import find
 from adapter.wire.shared_ids import with_id
 
-_METHOD = b'"method"'
-
-
-class CallLimits(NamedTuple):
-    """``rounds`` of one call, and questions that a session has not answered; ``seconds`` for the answers of a round.
-
-    They are ``sessions.max_rounds`` and ``sessions.round_ttl_seconds``.
-    """
-
-    rounds: int
-    seconds: float
-
 
 @dataclass(slots=True)
 class ModernCall:
     """Brings the answer of one ``request`` to ``way``."""
 
     server: ModernServer
-    limits: CallLimits
+    limits: SessionsSettings
     request: LocalRequest
     session: BridgedSession
     way: RequestUnderWay
@@ -62,12 +49,12 @@ class ModernCall:
         first = modern_request(envelope, session.meta, session.members)
         body, number = first, envelope.id
         assert number is not None, "a request has an id"
-        for count in range(1, self.limits.rounds + 2):
+        for count in range(1, self.limits.max_rounds + 2):
             response = await self._answer(envelope, body, number)
             asked = input_round(response) if envelope.method in ASKING else None
             if asked is None:
                 return await self._finish(response, renumbered=count > 1)
-            if count > self.limits.rounds:
+            if count > self.limits.max_rounds:
                 break
             answers = await self._answers(asked)
             if answers is None:
@@ -77,21 +64,23 @@ class ModernCall:
                 first, dump(number), answers if asked.questions is not None else None, asked.state
             )
         raise UpstreamBroken(
-            f"The upstream server asked more than {self.limits.rounds} times in one call, the limit of "
+            f"The upstream server asked more than {self.limits.max_rounds} times in one call, the limit of "
             "sessions.max_rounds."
         )
 
     async def _answer(self, envelope: Envelope, body: bytes, number: str | int | float) -> bytes:
         head, server, members = self.request.head, self.server, self.session.members
+        name = mirrored_name(envelope)
+        ask = partial(server.ask, head, envelope.method, body, number, name=name, between=self._pass_on)
         if envelope.method != "tools/call":
-            return await server.ask(request_of(envelope, head, body, number), self._pass_on)
+            return await ask()
         fields = await server.mirrored(head, envelope, members)
-        response = await server.ask(request_of(envelope, head, body, number, fields), self._pass_on)
+        response = await ask(fields=fields)
         if mismatches(response):
             # It was refused before it ran, so it may be sent again with what the tool's definition now asks for.
             server.tools_changed()
             if (renewed := await server.mirrored(head, envelope, members)) != fields:
-                return await server.ask(request_of(envelope, head, body, number, renewed), self._pass_on)
+                return await ask(fields=renewed)
         return response
 
     async def _finish(self, response: bytes, *, renumbered: bool) -> None:
@@ -124,9 +113,9 @@ class ModernCall:
     async def _answers(self, asked: InputRound) -> dict[str, bytes] | None:
         """The client's answers to a round; None where one was an error, which is then that of the call."""
         questions, session = asked.questions or [], self.session
-        if session.asked + len(questions) > self.limits.rounds:
+        if session.asked + len(questions) > self.limits.max_rounds:
             raise UpstreamBroken(
-                f"More than {self.limits.rounds} questions of this session are unanswered, the limit of "
+                f"More than {self.limits.max_rounds} questions of this session are unanswered, the limit of "
                 "sessions.max_rounds."
             )
         waiting: dict[asyncio.Future[bytes], Question] = {}
@@ -134,11 +123,11 @@ class ModernCall:
             for question in questions:
                 number, answer = session.expect_answer()
                 waiting[answer] = question
-                await self._say(question_to(question, number, session.version))
-            if waiting and (await asyncio.wait(waiting, timeout=self.limits.seconds))[1]:
+                await self._say(request_of(question, number, session.version))
+            if waiting and (await asyncio.wait(waiting, timeout=self.limits.round_ttl_seconds))[1]:
                 raise CallTooLong(
-                    f"The client did not answer the server's questions within the {self.limits.seconds:g} s that "
-                    "sessions.round_ttl_seconds allows."
+                    "The client did not answer the server's questions within the "
+                    f"{self.limits.round_ttl_seconds:g} s that sessions.round_ttl_seconds allows."
                 )
             return {
                 question.key: answer_to(question, answer.result()) for answer, question in waiting.items()

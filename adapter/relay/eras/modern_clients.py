@@ -18,7 +18,7 @@ from adapter.rules.calls.rounds import ASKING, STATE, state_of
 from adapter.rules.eras.call_states import owner_of
 from adapter.rules.eras.legacy_requests import NOT_MODERN
 from adapter.rules.eras.modern_results import discovered
-from adapter.upstream.local.messages import UNSUPPORTED_VERSION, LocalAnswer, RpcRefused, result
+from adapter.upstream.local.messages import LocalAnswer, RpcRefused, require_version, result
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
@@ -47,8 +47,7 @@ class LegacyServer:
         """See LocalServer."""
         method = request.envelope.method
         if request.envelope.meta.version not in MODERN_VERSIONS:
-            data = {"supported": list(MODERN_VERSIONS), "requested": request.meta.get(VERSION_KEY)}
-            raise RpcRefused(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+            require_version(request.meta.get(VERSION_KEY))
         if method in NOT_MODERN:
             raise RpcRefused(METHOD_NOT_FOUND, f"Method not found: {method}")
         bridge = self.bridge

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import NamedTuple
 
 from adapter.errors import UpstreamBroken
 from adapter.relay.exchange import JSON, POST_FIELDS, forwardable
@@ -20,12 +19,13 @@ from adapter.relay.replies import (
 )
 from adapter.relay.server import REFUSED, Server
 from adapter.relay.sessions.inner_client import ACCEPT
+from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.access.headers import Field, SharedFields
 from adapter.rules.calls.arguments import ANNOTATION, NO_HEADERS, Headers, headers_of, value_at
-from adapter.rules.eras.modern_requests import MODERN_VERSION, mirrored_name, own_request
+from adapter.rules.eras.modern_requests import MODERN_VERSION, own_request
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.port import LocalHead
-from adapter.upstream.port import CALL, Purpose, Upstream, UpstreamReply, UpstreamRequest, always
+from adapter.upstream.port import STREAM, Upstream, UpstreamReply, UpstreamRequest, always
 from adapter.upstream.port import Headers as Fields
 from adapter.wire.envelope import Envelope, dump, parse
 from adapter.wire.eras import encode_mirror
@@ -52,17 +52,6 @@ class PassedOn(Exception):
         self.answer = answer
 
 
-class ModernRequest(NamedTuple):
-    """One request in the modern era. ``number`` is its id, ``fields`` are those beside the client's own."""
-
-    head: LocalHead
-    method: str
-    name: str | None
-    body: bytes
-    number: str | int | float
-    fields: tuple[Field, ...] = ()
-
-
 Between = Callable[[bytes], Awaitable[None]]
 """Takes a message that comes before the response."""
 
@@ -81,12 +70,24 @@ class ModernServer:
         self._mirrors: bool | None = None
         self._of_tool: dict[str, Headers] = {}
 
-    async def ask(self, request: ModernRequest, between: Between = nobody) -> bytes:
-        """The response to a request; ``between`` gets the notifications before it. Raises PassedOn, what the upstream
-        raises, and UpstreamBroken where there is no response.
+    async def ask(
+        self,
+        head: LocalHead,
+        method: str,
+        body: bytes,
+        number: str | int | float,
+        *,
+        name: str | None = None,
+        fields: tuple[Field, ...] = (),
+        between: Between = nobody,
+    ) -> bytes:
+        """The response to a request with this ``number`` as its id; ``between`` gets the notifications before it.
+
+        ``name`` is mirrored in a header, ``fields`` are those beside the client's own. Raises PassedOn, what the
+        upstream raises, and UpstreamBroken where there is no response.
         """
-        timeout = self._server.read_timeout_of(request.method, request.name)
-        reply = await self.send(request, CALL, timeout)
+        timeout = self._server.read_timeout_of(method, name)
+        reply = await self._upstream.send(_request(head.request, method, body, name, fields), timeout)
         limit = self._server.rules.answer_limit
         if reply.status == 200 and media_type(reply.headers) == EVENT_STREAM:
             require_plain(reply)
@@ -94,38 +95,23 @@ class ModernServer:
                 async for event in events:
                     if not event.data:
                         continue
-                    if await is_response(event.data, request.number):
+                    if await is_response(event.data, number):
                         return event.data
                     await between(event.data)
             raise UpstreamBroken("The upstream server ended its answer without a response.")
         raw = await read_body(reply, timeout, limit)
         body = decoded(raw, reply, limit)
-        if reply.status not in REFUSED and await is_response(body, request.number):
+        if reply.status not in REFUSED and await is_response(body, number):
             return body
         if reply.status == 200:
             raise UpstreamBroken("The upstream server's answer is no response to the request.")
         raise PassedOn(LocalAnswer(raw, reply.status, headers=reply.headers))
 
-    async def send(
-        self, request: ModernRequest, purpose: Purpose, read_timeout: float | None
-    ) -> UpstreamReply:
-        """The answer to a request by its head. Raises what Upstream.send raises."""
-        like = request.head.request
-        fields: Fields = _fields(like.headers, request.method, request.name)
-        if request.fields:
-            fields = [*fields, *request.fields]
-        sent = UpstreamRequest(
-            "POST",
-            fields,
-            request.body,
-            like.caller,
-            like.query,
-            like.repeatable,
-            purpose,
-            None,
-            like.listens,
-        )
-        return await self._upstream.send(sent, read_timeout)
+    async def listen(self, head: LocalHead, body: bytes) -> UpstreamReply:
+        """The stream of a subscription, by its head. Raises what Upstream.send raises."""
+        request = _request(head.request, LISTEN, body)
+        request.purpose = STREAM
+        return await self._upstream.send(request, self._server.timeouts.request)
 
     # --- headers that mirror arguments ------------------------------------------------------------------------
 
@@ -163,14 +149,11 @@ class ModernServer:
     async def _read_lists(self, head: LocalHead, tool: str, members: bytes) -> None:
         """Look for a tool page by page."""
         params, number = b"", "mcp-file-adapter-list"
+        head = head._replace(request=_repeatable(head.request))
         found: Headers = NO_HEADERS
         for page in range(MOST_PAGES):
             body = own_request(dump(number), "tools/list", members, params)
-            response = await self.ask(
-                ModernRequest(
-                    head._replace(request=_repeatable(head.request)), "tools/list", None, body, number
-                )
-            )
+            response = await self.ask(head, "tools/list", body, number)
             self.saw_list(response, first=page == 0)
             listed = await definition_on(response, tool)
             if listed.value is not None:
@@ -189,19 +172,20 @@ def mismatches(response: bytes) -> bool:
     return code is not None and parse(response[slice(*code)]) == HEADER_MISMATCH
 
 
-def request_of(
-    envelope: Envelope,
-    head: LocalHead,
-    body: bytes,
-    number: str | int | float,
-    fields: tuple[Field, ...] = (),
-) -> ModernRequest:
-    """The request that a client's own became."""
-    return ModernRequest(head, envelope.method, mirrored_name(envelope), body, number, fields)
-
-
 def _repeatable(request: UpstreamRequest) -> UpstreamRequest:
     return UpstreamRequest("POST", request.headers, b"", request.caller, request.query, always)
+
+
+def _request(
+    like: UpstreamRequest, method: str, body: bytes, name: str | None = None, fields: tuple[Field, ...] = ()
+) -> UpstreamRequest:
+    """A request beside one of the client's."""
+    headers: Fields = _fields(like.headers, method, name)
+    if fields:
+        headers = [*headers, *fields]
+    found = UpstreamRequest("POST", headers, body, like.caller, like.query, like.repeatable)
+    found.listens = like.listens
+    return found
 
 
 def _fields(headers: Fields, method: str, name: str | None) -> Fields:

@@ -74,9 +74,43 @@ class ListKey(NamedTuple):
     whose: str | None = None
 
 
+@dataclass(eq=False)
+class ListListeners:
+    """The streams of clients of one mount, by the callbacks that are told of each list that is another one now."""
+
+    streams: set[Callable[[ListShape], None]] = field(default_factory=set)
+    _untold: set[ListShape] = field(default_factory=set, init=False)
+    _telling: asyncio.TimerHandle | None = field(default=None, init=False)
+
+    def tell(self, shape: ListShape) -> None:
+        """Tell all of them now."""
+        for tell in tuple(self.streams):
+            tell(shape)
+
+    def tell_soon(self, shape: ListShape) -> None:
+        """Tell them, once for all servers, that a list may have changed: they may have it of another process."""
+        if not self.streams:
+            return
+        self._untold.add(shape)
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(TOGETHER, self._tell_untold)
+
+    def close(self) -> None:
+        """Tell nobody any more of what may have changed."""
+        if self._telling is not None:
+            self._telling.cancel()
+
+    def _tell_untold(self) -> None:
+        self._telling = None
+        untold, self._untold = self._untold, set()
+        for shape in TOLD:
+            if shape in untold:
+                self.tell(shape)
+
+
 @dataclass(eq=False, slots=True)
 class HeldLists:
-    """Holds the lists that ``reader`` reads. ``clock`` never goes back. ``on_change`` is told of a kind of which the
+    """Holds the lists that ``reader`` reads. ``clock`` never goes back. ``listeners`` are told of a kind of which the
     server lists something else than it did, or something at all again. ``has_files``: callers have resources of their
     own.
     """
@@ -85,16 +119,12 @@ class HeldLists:
     store: Store
     clock: Callable[[], float]
     has_files: bool = False
-    on_change: Callable[[ListShape], None] = field(default=nothing, init=False)
-    is_wanted: Callable[[], bool] = field(default=bool, init=False)
-    """Tells whether somebody wants to hear of changes."""
+    listeners: ListListeners = field(default_factory=ListListeners, init=False)
     _changes: int = field(default=0, init=False)
     _asked: dict[ListKey, ClientRequest] = field(default_factory=dict, init=False)
     _retries: dict[ListKey, asyncio.Task[None]] = field(default_factory=dict, init=False)
     on_missing: Callable[[str], None] = field(default=nothing, init=False)
     """Is told why the server could not list something that it could list before."""
-    on_unread: Callable[[ListShape], None] = field(default=nothing, init=False)
-    """Is told of a list that may have changed where this process has never read it, though others may have given it."""
     on_held: Callable[[], None] = field(default=nothing, init=False)
     """Is called when another list is held than before."""
     failures: dict[ListKey, ListFailure] = field(default_factory=dict, init=False)
@@ -141,8 +171,9 @@ class HeldLists:
         self._due.clear()
         read = {key.shape for key in self._asked}
         for shape in changed:
-            if shape not in read:
-                self.on_unread(shape)
+            # This process has never read it, but others may have given it to those who listen here.
+            if self.store.shared and shape not in read:
+                self.listeners.tell_soon(shape)
 
     async def leave(self, within: float) -> None:
         """Read nothing any more, and end the adapter's own session."""
@@ -217,7 +248,7 @@ class HeldLists:
     def _follow(self, key: ListKey, pause: float) -> None:
         if (waiting := self._retries.pop(key, None)) is not None:
             waiting.cancel()
-        if self.is_wanted():
+        if self.listeners.streams:
             task = asyncio.get_running_loop().create_task(self._retry(key, pause))
             self._retries[key] = task
             task.add_done_callback(partial(self._followed, key))
@@ -227,7 +258,7 @@ class HeldLists:
             del self._retries[key]
 
     async def _retry(self, key: ListKey, pause: float) -> None:
-        while self.is_wanted():
+        while self.listeners.streams:
             await asyncio.sleep(pause)
             await self.current(key, self._asked[key], None, FRESH_FOR)
             # It may have changed once more while it was read.
@@ -268,7 +299,7 @@ class HeldLists:
             await self._keep(key, held)
         was_missing = self.failures.pop(key, None) is not None
         if was_missing or (before is not None and held is not before):
-            self.on_change(shape)
+            self.listeners.tell(shape)
         return held
 
     def _hold(self, key: ListKey, held: HeldList) -> None:

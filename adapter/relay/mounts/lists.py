@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from adapter.relay.background import in_turns, nothing
 from adapter.relay.exchange import ClientRequest
-from adapter.relay.mounts.held_lists import TOGETHER, HeldList, HeldLists, ListKey
+from adapter.relay.mounts.held_lists import HeldList, HeldLists, ListKey, ListListeners
 from adapter.relay.mounts.sessions import MountSession
 from adapter.relay.stages import asked_cursor
 from adapter.relay.tools.catalogue_cache import CHANGED, CatalogueTeller
@@ -95,8 +95,7 @@ class MountLists(StoreListener):
     clock: Callable[[], float] = time.monotonic
     on_hidden: Callable[[HiddenName], None] = field(default=nothing, init=False)
     """Is told of each name that is hidden, when that is found out."""
-    listeners: set[Callable[[ListShape], None]] = field(default_factory=set, init=False)
-    """Streams of clients, each of which is told when a list is another one than it was."""
+    listeners: ListListeners = field(default_factory=ListListeners, init=False)
     tables: dict[str, NameTable] = field(default_factory=dict, init=False)
     """The tables that all callers share, as long as no list has changed, by the methods of the lists."""
     _told: LastUsed[HiddenName, bool] = field(default_factory=lambda: LastUsed(MOST_TOLD), init=False)
@@ -105,8 +104,6 @@ class MountLists(StoreListener):
     _snapshots: LastUsed[str, Snapshot] = field(init=False)
     _names: LastUsed[tuple[str, Serials], NameTable] = field(init=False)
     _uris: LastUsed[Serials, UriTable] = field(init=False)
-    _untold: set[ListShape] = field(default_factory=set, init=False)
-    _telling: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._joined = LastUsed(KEPT, KEPT_BYTES, lambda found: Weight(id(found), found.size))
@@ -115,11 +112,7 @@ class MountLists(StoreListener):
         )
         self._names, self._uris = LastUsed(KEPT), LastUsed(KEPT)
         for each in self.servers:
-            each.on_held = self.tables.clear
-            each.on_change = self._tell_listeners
-            each.is_wanted = lambda: bool(self.listeners)
-            if self.store.shared:
-                each.on_unread = self._tell_soon
+            each.on_held, each.listeners = self.tables.clear, self.listeners
         self._listless = {
             shape.method: NameTable(
                 self.rules.naming(shape),
@@ -158,8 +151,7 @@ class MountLists(StoreListener):
         """End the adapter's own sessions, at servers as far as that takes no longer than ``within`` seconds."""
         if self in self.store.listeners:
             self.store.listeners.remove(self)
-        if self._telling is not None:
-            self._telling.cancel()
+        self.listeners.close()
         await asyncio.gather(*(each.leave(within) for each in self.servers))
 
     def are_alike(self, server: str, shapes: Collection[ListShape]) -> bool:
@@ -232,25 +224,6 @@ class MountLists(StoreListener):
         for each, key in zip(self.servers, keys, strict=True):
             each.retry(key, ask)
         return found
-
-    def _tell_soon(self, shape: ListShape) -> None:
-        """Tell listeners, once for all servers, that a list may have changed: they may have it of another process."""
-        if not self.listeners:
-            return
-        self._untold.add(shape)
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(TOGETHER, self._tell_untold)
-
-    def _tell_untold(self) -> None:
-        self._telling = None
-        untold = [shape for shape in TOLD if shape in self._untold]
-        self._untold.clear()
-        for shape in untold:
-            self._tell_listeners(shape)
-
-    def _tell_listeners(self, shape: ListShape) -> None:
-        for tell in tuple(self.listeners):
-            tell(shape)
 
     async def _merged(
         self, shape: ListShape, lists: Sequence[HeldList], ask: ClientRequest, session: MountSession | None

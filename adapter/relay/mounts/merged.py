@@ -16,6 +16,7 @@ from adapter.relay.mounts.streams import open_stream
 from adapter.relay.mounts.subscriptions import open_subscription, wanted_of
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
+from adapter.rules.eras.modern_results import SERVER_INFO_KEY
 from adapter.rules.mounts.introduction import CAPABILITIES, joined_instructions
 from adapter.rules.mounts.lists import KINDS
 from adapter.rules.mounts.member_ids import member_of
@@ -40,7 +41,6 @@ SET_LEVEL = "logging/setLevel"
 _FORWARDED = ("resources/read", "tasks/", "completion/")
 """Requests that a server judges."""
 
-_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 _MODERN_STATUS = {INVALID_PARAMS: 400, METHOD_NOT_FOUND: 404, UNSUPPORTED_VERSION: 400}
 """A modern client reads from the status whether the request was understood."""
 
@@ -156,7 +156,7 @@ class MergedMount:
             "cacheScope": "private",
             "supportedVersions": list(MODERN_VERSIONS),
             "capabilities": CAPABILITIES,
-            "_meta": {_SERVER_INFO: self.info},
+            "_meta": {SERVER_INFO_KEY: self.info},
             **self._instructions(),
         }
 

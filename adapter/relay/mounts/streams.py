@@ -68,7 +68,7 @@ class MergedStream:
 
     def listen(self) -> None:
         """Tell of all lists of the mount that change."""
-        self.lists.listeners.add(self.tell)
+        self.lists.listeners.streams.add(self.tell)
 
     def tell(self, shape: ListShape) -> None:
         """Say that a list of the mount is another one now, unless so much waits for the client already."""
@@ -84,7 +84,7 @@ class MergedStream:
     def end(self) -> None:
         """End the stream: its client has gone, or its session has ended."""
         self._over.set()
-        self.lists.listeners.discard(self.tell)
+        self.lists.listeners.streams.discard(self.tell)
         for task in self._reading.values():
             task.cancel()
         left, self.left = self.left, nothing

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from adapter.errors import BadJson
+from adapter.rules.eras.modern_results import SERVER_INFO_KEY
 from adapter.wire.envelope import INVALID_PARAMS, dump, parse
 from adapter.wire.eras import LEGACY_VERSIONS
 from adapter.wire.names import SUBSCRIPTION_KEY
@@ -102,9 +103,7 @@ def initialize_response(discovered: bytes, id_bytes: bytes, version: str) -> byt
     if not isinstance(result, dict):
         raise BadJson("The answer to server/discover has no result.")
     meta, capabilities = result.get("_meta"), result.get("capabilities")
-    info = (
-        meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else result.get("serverInfo")
-    )
+    info = meta.get(SERVER_INFO_KEY) if isinstance(meta, dict) else result.get("serverInfo")
     told: dict[str, Any] = {
         "protocolVersion": version,
         "capabilities": _capabilities(capabilities if isinstance(capabilities, dict) else {}),

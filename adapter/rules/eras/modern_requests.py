@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from adapter.rules.eras.legacy_requests import CAPABILITIES_KEY
 from adapter.wire.envelope import Envelope, dump
 from adapter.wire.eras import MODERN_VERSIONS, encode_mirror
 from adapter.wire.names import VERSION_KEY
@@ -16,11 +17,7 @@ from adapter.wire.trace_context import NO_META
 
 PREFIX = "io.modelcontextprotocol/"
 INFO_KEY = PREFIX + "clientInfo"
-CAPABILITIES_KEY = PREFIX + "clientCapabilities"
-LEVEL_KEY = PREFIX + "logLevel"
 MODERN_VERSION = MODERN_VERSIONS[-1]
-
-LEVELS = frozenset(("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"))
 
 LONGEST_META = 16 << 10
 """Bytes of what a client says of itself at ``initialize``: each of its requests carries them to the server."""

@@ -12,7 +12,7 @@ from typing import Any
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.port import Headers
 from adapter.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, dump, error_response
-from adapter.wire.eras import Era
+from adapter.wire.eras import MODERN_VERSIONS, Era
 
 JSON = SharedFields([("Content-Type", "application/json")])
 
@@ -56,6 +56,13 @@ class RpcRefused(Exception):
         super().__init__(message)
         self.code = code
         self.data = data
+
+
+def require_version(version: object) -> None:
+    """Raise RpcRefused for what is no version of the modern era."""
+    if version not in MODERN_VERSIONS:
+        data = {"supported": list(MODERN_VERSIONS), "requested": version}
+        raise RpcRefused(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
 def result(id_bytes: bytes, value: Mapping[str, Any]) -> bytes:

@@ -29,7 +29,7 @@ class Process:
         reader = SimpleNamespace(server=Server("a", "/mcp/a", ScriptedUpstream()), for_all=self._read)
         held = HeldLists(cast(ListReader, reader), store, asyncio.get_running_loop().time)
         self.lists = MountLists([held], ListRules(), store)
-        self.lists.listeners.add(self.heard.put_nowait)
+        self.lists.listeners.streams.add(self.heard.put_nowait)
 
     async def _read(self, _: ClientRequest, shape: ListShape) -> ServerList:
         names = self.tools if shape is TOOLS else ()

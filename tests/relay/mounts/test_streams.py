@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
+from adapter.relay.mounts.held_lists import ListListeners
 from adapter.relay.mounts.streams import MergedStream, open_stream
 from adapter.relay.mounts.subscriptions import open_subscription, wanted_of
 from adapter.relay.server import Server
@@ -32,7 +33,7 @@ def opened() -> tuple[Any, Any, ClientRequest]:
 def listened_to() -> Any:
     """The lists of a mount, which change nothing in what servers say."""
     return SimpleNamespace(
-        listeners=set(), changed=print, told_apart=lambda *told: told[-1], are_alike=lambda *_: True
+        listeners=ListListeners(), changed=print, told_apart=lambda *told: told[-1], are_alike=lambda *_: True
     )
 
 
@@ -41,9 +42,9 @@ async def test_a_stream_whose_client_left_at_once_ends() -> None:
     session, sessions, ask = opened()
     lists = listened_to()
     answer = await open_stream(cast(Any, None), sessions, lists, {}, ask, session)
-    assert len(session.followers) == len(lists.listeners) == len(session.held) == 1
+    assert len(session.followers) == len(lists.listeners.streams) == len(session.held) == 1
     await answer.close()
-    assert (session.followers, lists.listeners, session.held) == ([], set(), set())
+    assert (session.followers, lists.listeners.streams, session.held) == ([], set(), set())
 
 
 async def test_a_stream_that_is_cut_while_it_waits_leaves_no_task() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.mounts.asks import OWN
+from adapter.relay.mounts.held_lists import ListListeners
 from adapter.relay.mounts.subscriptions import open_subscription, wanted_of
 from adapter.relay.server import Server
 from adapter.rules.access.principals import NOBODY, Caller
@@ -56,7 +57,7 @@ async def asked_for(wanted: object, servers: int) -> list[Asked]:
         return Owner(server, name) if server in SERVERS else None
 
     lists = SimpleNamespace(
-        listeners=set(),
+        listeners=ListListeners(),
         changed=print,
         told_apart=lambda *told: told[-1],
         owner_of_uri=owner_of_uri,
@@ -73,7 +74,7 @@ async def asked_for(wanted: object, servers: int) -> list[Asked]:
         for _ in range(servers):
             assert b"notifications/message" in await anext(pieces)
     await pieces.aclose()
-    assert not lists.listeners
+    assert not lists.listeners.streams
     return sorted(asked)
 
 
