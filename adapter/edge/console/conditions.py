@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from adapter.errors import AdapterError, UpstreamRefused
-from adapter.relay.http_api.recent_exchanges import Failure
+from adapter.relay.http_api.recent_exchanges import PastExchange
 from adapter.relay.server import Server
 from adapter.relay.sessions.health_probe import Pulse
 from adapter.relay.tools.pins import PinStatus
@@ -69,7 +69,7 @@ class Evidence:
     status: str
     pulse: Pulse | None
     pins: PinStatus
-    failure: Failure | None
+    failure: PastExchange | None
     now: float = field(default_factory=time.time)
 
     def told(self, *, details: bool) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Evidence:
         return max(found, key=lambda error: float(str(error["at"])), default=None)
 
 
-def _sentence(failure: Failure) -> str:
+def _sentence(failure: PastExchange) -> str:
     sentence = _hints().get(failure.outcome)
     return sentence or (f"HTTP {failure.status}" if failure.status is not None else failure.outcome)
 

@@ -16,9 +16,9 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, BadJson
 from adapter.relay.background import settle
 from adapter.relay.replies import events_of, messages_in
-from adapter.relay.sessions.inner_client import InnerClient
+from adapter.relay.sessions.inner_client import InnerClient, rpc_request
 from adapter.rules.access.shared_sessions import Membership, membership
-from adapter.rules.eras.legacy_requests import LEVELS, level_request, subscription_request
+from adapter.rules.eras.legacy_requests import LEVELS
 from adapter.rules.eras.modern_results import SUBSCRIBED
 from adapter.rules.eras.questions import LegacyQuestion, declined, question_in
 from adapter.upstream.port import STREAM, UpstreamRequest
@@ -177,7 +177,7 @@ class LegacySession:
                 if method != "ping":
                     count = len(self.calls)
                     self.log.warning("a question to nobody was declined", method=method, calls=count)
-                await self.post(declined(question))
+                await self._post(declined(question), None)
         elif method == CANCELLED:
             number = dump(named(message, "requestId"))
             for each in self.calls:
@@ -186,13 +186,16 @@ class LegacySession:
             for each in self.others() if method in SUBSCRIBED else list(self.under_way):
                 await each.tell(message, data)
 
-    async def post(self, body: bytes) -> None:
-        """Send a message, and wait for the response to it if it has one, or until the server fails."""
+    async def _ask(self, number: str, method: str, params: Mapping[str, Any]) -> None:
+        """Send a request, and wait for the response to it, or until the server fails."""
+        await self._post(dump(rpc_request(number, method, params)), number)
+
+    async def _post(self, body: bytes, number: str | None) -> None:
         speaker = self.speaking(self.client.like, self.client.read_timeout)
         with contextlib.suppress(AdapterError):
             reply = await speaker.post(body)
             if reply.status == 200:
-                await speaker.answer(reply, _number(body), keeps_raw=False)
+                await speaker.answer(reply, number, keeps_raw=False)
             else:
                 reply.abort()
 
@@ -200,13 +203,13 @@ class LegacySession:
         """Have the server send log messages of this level: the most detailed that anybody in the session wants."""
         if level < self.level and "logging" in self.capabilities:
             self.level = level
-            await self.post(level_request("level", LEVELS[level]))
+            await self._ask("level", "logging/setLevel", {"level": LEVELS[level]})
 
     async def subscribe(self, uri: str) -> None:
         """Have the server tell of changes of a resource, once for all who want it."""
         self.uris[uri] += 1
         if self.uris[uri] == 1:
-            await self.post(subscription_request("subscribe", uri))
+            await self._ask("subscribe", "resources/subscribe", {"uri": uri})
 
     async def unsubscribe(self, uris: list[str]) -> None:
         """End that, where nobody is left who wants it."""
@@ -215,15 +218,10 @@ class LegacySession:
             if self.uris[uri] <= 0:
                 del self.uris[uri]
                 if not self.over:
-                    await self.post(subscription_request("unsubscribe", uri, ends=True))
+                    await self._ask("unsubscribe", "resources/unsubscribe", {"uri": uri})
 
     def stop(self) -> None:
         """Listen no more."""
         self.over = True
         if self._ear is not None:
             self._ear.cancel()
-
-
-def _number(body: bytes) -> str | int | None:
-    message = parse(body)
-    return message.get("id") if "method" in message else None

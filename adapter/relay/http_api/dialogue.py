@@ -142,13 +142,6 @@ Listen = Callable[[Who, Dialogue, asyncio.Event], Awaitable[bool]]
 """Passes on what a server says outside of answers; see Conversation."""
 
 
-class _Hearer(NamedTuple):
-    """Somebody who listens."""
-
-    hear: Hear
-    answers: bool
-
-
 class SharedListener:
     """Keeps the stream of one session open while anybody listens, or from ``keep`` to ``let_go``.
 
@@ -157,7 +150,8 @@ class SharedListener:
 
     def __init__(self, listen: Listen) -> None:
         self._listen_to = listen
-        self._hearers: list[_Hearer] = []
+        self._hearers: list[tuple[Hear, bool]] = []
+        """Those who listen, each with whether it answers questions."""
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_slow = False
@@ -171,7 +165,7 @@ class SharedListener:
     @asynccontextmanager
     async def heard(self, who: Who, hear: Hear, *, answers: bool = False) -> AsyncGenerator[None, None]:
         """Have ``hear`` take the events of the stream within the block, and its questions if it ``answers``."""
-        hearer = _Hearer(hear, answers)
+        hearer = hear, answers
         self._hearers.append(hearer)
         try:
             await self._open(who)
@@ -198,15 +192,12 @@ class SharedListener:
             self._opened = asyncio.Event()
             self._task = asyncio.create_task(self._listen(who, self._opened))
         if not self._opened.is_set() and not self._is_slow:
-            await self._open_in_time()
-
-    async def _open_in_time(self) -> None:
-        """Wait until the stream is open; a server that keeps its head back is waited for once."""
-        try:
-            async with asyncio.timeout(OPENING):
-                await self._opened.wait()
-        except TimeoutError:
-            self._is_slow = True
+            # A server that keeps its head back is waited for once.
+            try:
+                async with asyncio.timeout(OPENING):
+                    await self._opened.wait()
+            except TimeoutError:
+                self._is_slow = True
 
     async def ended(self) -> None:
         """Wait until the server has no more to say. Only within ``heard``."""
@@ -224,14 +215,14 @@ class SharedListener:
             opened.set()
 
     async def _pass_on(self, event: str, data: dict[str, Any]) -> None:
-        for hearer in tuple(self._hearers):
+        for hear, answers in tuple(self._hearers):
             # Who has gone is taken off where it is noticed; the others go on listening.
             with contextlib.suppress(AdapterError, ConnectionError):
-                if hearer.answers or event not in _FOR_CALLS:
-                    await hearer.hear(event, data)
+                if answers or event not in _FOR_CALLS:
+                    await hear(event, data)
 
     def _is_answered(self) -> bool:
-        return any(each.answers for each in self._hearers)
+        return any(answers for _, answers in self._hearers)
 
     async def _stop(self) -> None:
         task, self._task = self._task, None

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from adapter.errors import LimitReached
@@ -85,14 +86,6 @@ class PastExchange(NamedTuple):
         return fields
 
 
-class Failure(NamedTuple):
-    """The last exchange with a server that failed for a reason of the server's. ``at`` in Unix seconds."""
-
-    at: float
-    outcome: str
-    status: int | None
-
-
 # --- stages -------------------------------------------------------------------------------------------------------
 
 STAGES = 64
@@ -102,52 +95,35 @@ LONGEST = 128
 """Characters that are kept of a name."""
 
 
-class StageTimings:
-    """The stages of one exchange, in the order they began."""
-
-    __slots__ = ("began", "stages")
-
-    def __init__(self) -> None:
-        self.began = time.perf_counter()
-        self.stages: list[StageTiming] = []
-
-    def __repr__(self) -> str:
-        return f"<StageTimings of {len(self.stages)} stages>"
-
-
-_walk: ContextVar[StageTimings | None] = ContextVar("walk", default=None)
+_walk: ContextVar[tuple[float, list[StageTiming]] | None] = ContextVar("walk", default=None)
+"""The beginning of this task's exchange, and its stages in the order they began."""
 
 
 def walked() -> tuple[WalkedStage, ...]:
     """The stages of this task's exchange until now."""
-    walk = _walk.get()
+    began, stages = _walk.get() or (0.0, ())
     # Most exchanges walk none.
-    return () if walk is None or not walk.stages else tuple(each.told(walk.began) for each in walk.stages)
+    return tuple(each.told(began) for each in stages) if stages else ()
 
 
 def begin_stage(name: str) -> StageTiming | None:
     """A stage of this task's exchange begins; None outside of any, and where it has had STAGES of them."""
     walk = _walk.get()
-    if walk is None or len(walk.stages) >= STAGES:
+    if walk is None or len(walk[1]) >= STAGES:
         return None
     stage = StageTiming(name[:LONGEST])
-    walk.stages.append(stage)
+    walk[1].append(stage)
     return stage
 
 
+@dataclass(eq=False, slots=True)
 class StageTiming:
     """One stage while it is walked."""
 
-    __slots__ = ("_began", "_ended", "_name", "_outcome")
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._outcome = "ok"
-        self._began = time.perf_counter()
-        self._ended: float | None = None
-
-    def __repr__(self) -> str:
-        return f"<StageTiming of {self._name!r}>"
+    name: str
+    _outcome: str = field(default="ok", init=False)
+    _began: float = field(default_factory=time.perf_counter, init=False)
+    _ended: float | None = field(default=None, init=False)
 
     def end(self, error: BaseException | None) -> None:
         """See TimedStage."""
@@ -171,7 +147,7 @@ class StageTiming:
         if ended is None:
             ended, outcome = time.perf_counter(), "unfinished"
         return WalkedStage(
-            self._name,
+            self.name,
             _milliseconds(self._began - exchange_began),
             _milliseconds(ended - self._began),
             outcome,
@@ -257,8 +233,8 @@ class Recent:
         self.on_close: list[Callable[[], None]] = []
         """Called when the adapter stops, to end other streams of the console."""
         self.counts = MinuteCounts(time.time())
-        self.failures: dict[str, Failure] = {}
-        """By the ids of servers."""
+        self.failures: dict[str, PastExchange] = {}
+        """The last ones that failed for a reason of their server's, by the ids of servers."""
 
     def __repr__(self) -> str:
         return f"<Recent: {len(self._kept)} exchanges, {len(self._watchers)} watchers>"
@@ -267,7 +243,7 @@ class Recent:
 
     def begin(self) -> None:
         """This task begins an exchange, to which the stages that are walked from now on belong."""
-        _walk.set(StageTimings())
+        _walk.set((time.perf_counter(), []))
 
     def end(self, line: Mapping[str, Any], principal: str | None) -> None:
         """The exchange of this task is over.
@@ -295,7 +271,7 @@ class Recent:
         failed = exchange.failed
         self.counts.count(exchange.at, is_call=method == "tools/call", failed=failed)
         if failed and exchange.failed_at_server:
-            self.failures[exchange.server] = Failure(exchange.at, exchange.outcome, exchange.status)
+            self.failures[exchange.server] = exchange
         for watcher in self._watchers:
             watcher.offer(exchange)
         for teller in self._tellers:

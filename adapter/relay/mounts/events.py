@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -67,6 +68,7 @@ def same_uris(server: str, data: bytes) -> bytes:  # noqa: ARG001 (one of Uris)
     return data
 
 
+@dataclass(eq=False, repr=False)
 class MemberEvents:
     """Reads the stream of one server, and gives what clients may have of it. ``news``: see News, ``uris``: see Uris.
 
@@ -76,29 +78,20 @@ class MemberEvents:
     acknowledges itself. As a Sink it is before that of ``pour``.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        news: News,
-        uris: Uris = same_uris,
-        session: MountSession | None = None,
-        own: Number = None,
-        *,
-        resumed: bool = False,
-        subscription: bool = False,
-    ) -> None:
-        self._session = session
-        self._own = own
-        self._resumed = resumed
-        self._subscription = subscription
-        self._id = server.id
-        self._limit = server.rules.answer_limit
-        self._news = news
-        self._uris = uris
+    server: Server
+    news: News
+    uris: Uris = same_uris
+    session: MountSession | None = None
+    own: Number = None
+    resumed: bool = field(default=False, kw_only=True)
+    subscription: bool = field(default=False, kw_only=True)
+    _inside: bool = field(default=False, init=False)
+    _unread: bytes = field(default=b"", init=False)
+    _sink: Sink = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._id, self._limit = self.server.id, self.server.rules.answer_limit
         self._reader = SseReader(self._limit)
-        self._inside = False
-        self._unread = b""
-        self._sink: Sink
 
     @property
     def last_id(self) -> bytes:
@@ -128,10 +121,10 @@ class MemberEvents:
         raw = event.raw
         if event.data:
             data = await self.judged(event.data)
-            if data is None or (self._subscription and ACKNOWLEDGED.encode() in data):
+            if data is None or (self.subscription and ACKNOWLEDGED.encode() in data):
                 return b""
             for shape in changes_in(event.data):
-                self._news(self._id, shape)
+                self.news(self._id, shape)
             if data is not event.data:
                 raw = replace_data(event, data)
         if event.id:
@@ -146,8 +139,8 @@ class MemberEvents:
             text, message = data, None
         if data.lstrip()[:1] == b"[" or (isinstance(message, dict) and not self._belongs(text, message)):
             return None
-        marked = None if self._session is None else self._session.marked(self._id)
-        return self._uris(self._id, downward(self._id, data, marked))
+        marked = None if self.session is None else self.session.marked(self._id)
+        return self.uris(self._id, downward(self._id, data, marked))
 
     def _belongs(self, text: bytes, message: dict[str, Any]) -> bool:
         """Tell whether a message is no answer, or one that this stream may carry."""
@@ -159,10 +152,10 @@ class MemberEvents:
         message.pop("method", None)
         response = read_response(text, message)
         number = None if response is None else response.id
-        if number is None or self._own is not None:
-            return number in (None, self._own)
-        session = self._session
-        return self._resumed and session is not None and not session.asks_another(self._id, number)
+        if number is None or self.own is not None:
+            return number in (None, self.own)
+        session = self.session
+        return self.resumed and session is not None and not session.asks_another(self._id, number)
 
     async def whole(self, answer: ClientResponse) -> AsyncGenerator[bytes, None]:
         """The whole events of an answer, as they come. Raises as its body does."""
@@ -187,7 +180,7 @@ class MemberEvents:
 
     def put(self, chunk: bytes, *, more: bool = False) -> bool:
         """See Sink."""
-        if not self._inside and chunk.endswith(b"\n\n") and is_plain(chunk, self._own):
+        if not self._inside and chunk.endswith(b"\n\n") and is_plain(chunk, self.own):
             # Whole events behind whole events, of which none has to change: most answers are such chunks.
             return self._sink.put(chunk, more=more)
         self._unread = chunk

@@ -254,7 +254,7 @@ INITIALIZE_PARAMS = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clie
 """Of the adapter's own ``initialize``: a client that can do nothing but ask."""
 
 
-def rpc_request(number: int, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+def rpc_request(number: int | str, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
     """A JSON-RPC request."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
     if params is not None:

@@ -132,8 +132,7 @@ class PrincipalSessions:
         )
 
     def _keep_stateless(self, key: str, server: str, principal: str) -> Session:
-        session = Session(key, server, principal, None, "", 0, 0.0)
-        session.unnamed = True
+        session = Session(key, server, principal, None, "", 0, 0.0, unnamed=True)
         self._stateless.put(key, session)
         return session
 

@@ -128,7 +128,7 @@ class Session:
     asleep: bool = False
     version: int = ABSENT
     epoch: int = STALE
-    unnamed: bool = field(default=False, init=False)
+    unnamed: bool = False
     in_flight: int = field(default=0, init=False)
     touched: bool = field(default=False, init=False)
     renewal: asyncio.Task[None] | None = field(default=None, init=False, repr=False)

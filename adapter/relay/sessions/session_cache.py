@@ -84,21 +84,21 @@ class SessionCache(RowReads, StoreListener):
         """Know a session by its row, which was right in that epoch."""
         session = self.get(key)
         if session is None:
-            session = Session(
-                key=key,
-                server=record.server,
-                principal=record.principal,
-                upstream_id=record.upstream.id,
-                protocol_version=record.upstream.protocol_version,
-                generation=record.upstream.generation,
-                last_seen=record.times.last_seen,
-                created=record.times.created,
+            upstream, (created, seen) = record.upstream, record.times
+            session = self.open[key] = Session(
+                key,
+                record.server,
+                record.principal,
+                upstream.id,
+                upstream.protocol_version,
+                upstream.generation,
+                seen,
+                created,
                 asleep=record.state is SessionState.IDLE,
                 version=version,
                 epoch=epoch,
+                unnamed=key.startswith(UNNAMED),
             )
-            session.unnamed = key.startswith(UNNAMED)
-            self.open[key] = session
             if len(self.open) > MOST_KNOWN:
                 self.crowded.set()
         else:

@@ -104,22 +104,7 @@ def legacy_fields(headers: Sequence[Field]) -> SharedFields:
     return found
 
 
-def level_request(number: str, level: Level) -> bytes:
-    """The request that sets the level of a session's log messages."""
-    params = {"level": level}
-    return dump({"jsonrpc": "2.0", "id": number, "method": "logging/setLevel", "params": params})
-
-
-def subscription_request(number: str, uri: str, *, ends: bool = False) -> bytes:
-    """The request that begins to tell of changes of a resource, or ``ends`` that."""
-    method = "resources/unsubscribe" if ends else "resources/subscribe"
-    return dump({"jsonrpc": "2.0", "id": number, "method": method, "params": {"uri": uri}})
-
-
 def cancellation(id_bytes: bytes) -> bytes:
     """The notification that nobody waits for the answer to a request."""
-    return (
-        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":'
-        + id_bytes
-        + b',"reason":"The client has gone."}}'
-    )
+    params = b'{"requestId":%b,"reason":"The client has gone."}' % id_bytes
+    return b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}' % params
