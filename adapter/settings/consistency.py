@@ -12,11 +12,7 @@ from adapter.settings.section import Problem
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
-from adapter.settings.servers.upstream_auth import (
-    auth_problems,
-    caller_problems,
-    shared_problems,
-)
+from adapter.settings.servers.upstream_auth import auth_problems
 from adapter.settings.storage import RedisState
 
 NOTHING_KEPT = (
@@ -171,21 +167,39 @@ def _upstream_gaps(server: ServerSettings, path: str) -> Iterator[Problem]:
 
 
 def _upstream_auth(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
-    upstream, core = server.upstream, settings.core
+    """Find contradictions in the credentials of one server, and between them and what callers have."""
+    upstream, auth, core = server.upstream, server.upstream.auth, settings.core
     passed = (*upstream.client_headers.passthrough, *upstream.client_headers.required)
     headless = None if upstream.kind.needs == "url" else upstream.transport
-    yield from auth_problems(upstream.auth, headless, upstream.static_headers, passed, path)
-    yield from caller_problems(
-        upstream.auth,
-        path,
-        oauth=core.auth.oauth is not None,
-        auth_enabled=core.auth.enabled,
-        public=core.public_base_url is not None,
-    )
-    if upstream.auth.type == "passthrough" and not core.auth.enabled:
-        yield from shared_problems(
-            {key: getattr(settings.sessions, key) for key in ("upstream", "missing_id", "scope")}
+    yield from auth_problems(auth, headless, upstream.static_headers, passed, path)
+    if auth.type == "token_exchange" and core.auth.oauth is None:
+        sentence = (
+            "token_exchange exchanges the access tokens of callers, which only core.auth.oauth accepts: configure it, "
+            "or use client_credentials"
         )
+        yield Problem(f"{path}.type", sentence)
+    if auth.metadata and core.auth.enabled:
+        sentence = (
+            "is not allowed with core.auth: clients can sign in with one authorization server only, that of the "
+            "adapter or that of the upstream. Turn one of them off"
+        )
+        yield Problem(f"{path}.metadata", sentence)
+    if core.public_base_url is None and auth.type == "authorization_code":
+        sentence = (
+            "is required with upstream.auth.type authorization_code, because people open links to this URL"
+        )
+        yield Problem("core.public_base_url", sentence)
+    if core.public_base_url is None and auth.metadata:
+        sentence = "is required with upstream.auth.metadata: the metadata name the URL of the mount"
+        yield Problem("core.public_base_url", sentence)
+    for key in ("upstream", "missing_id", "scope"):
+        shares = getattr(settings.sessions, key) == "principal"
+        if shares and auth.type == "passthrough" and not core.auth.enabled:
+            sentence = (
+                "must not be principal with upstream.auth.type passthrough unless core.auth is enabled: without it all "
+                "callers are one principal, and would share what the upstream gives to one of them"
+            )
+            yield Problem(f"sessions.{key}", sentence)
 
 
 _OF_HTTP = ("url", "insecure_tls", "static_headers", "client_headers", "server_headers")

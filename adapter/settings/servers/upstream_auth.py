@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -158,42 +158,3 @@ def _grant_problems(auth: UpstreamAuth, path: str) -> Iterator[Problem]:
         yield Problem(f"{path}.client_authentication", "needs client_secret")
     if auth.client_authentication == "private_key_jwt":
         yield Problem(f"{path}.client_authentication", "private_key_jwt is not for type authorization_code")
-
-
-def caller_problems(
-    auth: UpstreamAuth, path: str, *, oauth: bool, auth_enabled: bool, public: bool
-) -> Iterator[Problem]:
-    """Contradictions between the section and ``core``: access tokens (``oauth``), any tokens, ``public_base_url``."""
-    if auth.type == "token_exchange" and not oauth:
-        sentence = (
-            "token_exchange exchanges the access tokens of callers, which only core.auth.oauth accepts: configure it, "
-            "or use client_credentials"
-        )
-        yield Problem(f"{path}.type", sentence)
-    if auth.type == "authorization_code" and not public:
-        sentence = (
-            "is required with upstream.auth.type authorization_code, because people open links to this URL"
-        )
-        yield Problem("core.public_base_url", sentence)
-    if not auth.metadata:
-        return
-    if auth_enabled:
-        sentence = (
-            "is not allowed with core.auth: clients can sign in with one authorization server only, that of the "
-            "adapter or that of the upstream. Turn one of them off"
-        )
-        yield Problem(f"{path}.metadata", sentence)
-    if not public:
-        sentence = "is required with upstream.auth.metadata: the metadata name the URL of the mount"
-        yield Problem("core.public_base_url", sentence)
-
-
-def shared_problems(sessions: Mapping[str, str]) -> Iterator[Problem]:
-    """Values of ``sessions`` with which callers would share what belongs to one credential."""
-    for key, value in sessions.items():
-        if value == "principal":
-            sentence = (
-                "must not be principal with upstream.auth.type passthrough unless core.auth is enabled: without it all "
-                "callers are one principal, and would share what the upstream gives to one of them"
-            )
-            yield Problem(f"sessions.{key}", sentence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from adapter.settings.replica import ReplicaSettings
+from adapter.settings.core import ReplicaSettings
 
 
 @pytest.mark.parametrize("name", ["a", "pod-3.adapter_1", "A" * 64])
