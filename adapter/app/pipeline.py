@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adapter.app.user_code import CodeLoader
 from adapter.hosted.scripts.references import ScriptInvalid
+from adapter.hosted.scripts.scripts import CodeLoader
 from adapter.pipeline.auth_stage import (
     BUILT_IN,
     ApiKey,

@@ -13,9 +13,8 @@ from adapter import log
 from adapter.app.base import Base, SharedChecks
 from adapter.app.hosted import HostedTools
 from adapter.app.pipeline import PlanCompiler, SharedRules
-from adapter.app.user_code import CodeLoader
 from adapter.errors import AdapterError
-from adapter.hosted.scripts.scripts import Scripts
+from adapter.hosted.scripts.scripts import CodeLoader, Scripts
 from adapter.pipeline.auth_stage import Plugins
 from adapter.pipeline.failures import AuthRefused, CallRefused, StageFailed
 from adapter.pipeline.presenters import PresentersInvalid

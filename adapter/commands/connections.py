@@ -17,7 +17,7 @@ from adapter.app.mounts import naming_of_tools
 from adapter.app.servers import Upstreams
 from adapter.app.state import build_redis_store
 from adapter.app.tool_plans import Compiled, compiled
-from adapter.app.tools import Decorate, policies_of, shape_of
+from adapter.app.tool_policies import Decorate, policies_of, shape_of
 from adapter.commands.progress_bar import count_of
 from adapter.errors import AdapterError
 from adapter.relay.param_headers import ParamHeaders

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adapter.app.state import kept_store
-from adapter.app.tools import earlier_forms, wrapped_tools
+from adapter.app.tool_policies import earlier_forms, wrapped_tools
 from adapter.commands.connections import own_session, tools_of
 from adapter.commands.file_writing import replace_file
 from adapter.errors import AdapterError
