@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from adapter.settings.section import (
     BlankIsNull,
@@ -66,14 +66,31 @@ SecureUrl = Annotated[HttpUrl, AfterValidator(_secure)]
 Scopes = Annotated[TextList, AfterValidator(_scope_tokens)]
 
 
+def _is_an_identifier(value: str) -> str:
+    if "?" in value:
+        raise ValueError("must be a URL without query")
+    return value
+
+
+def _are_of_public_keys(values: list[str]) -> list[str]:
+    for value in values:
+        if value.upper().startswith("HS") or value.lower() == "none":
+            raise ValueError(f"{value} is not allowed: an issuer's tokens are signed with a private key")
+        if value not in ALGORITHMS:
+            raise ValueError(f"{value} is not a known algorithm: use some of {', '.join(ALGORITHMS)}")
+    return values
+
+
 class OAuthIssuer(Section):
     """An authorization server that is trusted."""
 
-    issuer: SecureUrl
+    issuer: Annotated[SecureUrl, AfterValidator(_is_an_identifier)]
     """Issuer identifier, exactly as in its tokens and metadata, including a slash at the end."""
     audience: OptionalText = None
     """Audience that tokens of this issuer must have; null: the URL of the mount that is called (RFC 8707)."""
-    algorithms: Annotated[list[Line], Listed, Field(min_length=1), Spelled("list of text")] = Field(
+    algorithms: Annotated[
+        list[Line], Listed, Field(min_length=1), Spelled("list of text"), AfterValidator(_are_of_public_keys)
+    ] = Field(
         default_factory=lambda: ["RS256", "ES256"],
         description=f"Signature algorithms that are accepted, of {', '.join(ALGORITHMS)}.",
     )
@@ -84,22 +101,11 @@ class OAuthIssuer(Section):
     jwks_url: Annotated[SecureUrl | None, BlankIsNull] = None
     """URL of the issuer's key set; null: from the issuer's metadata."""
 
-    @field_validator("issuer")
-    @classmethod
-    def _is_an_identifier(cls, value: str) -> str:
-        if "?" in value:
-            raise ValueError("must be a URL without query")
-        return value
 
-    @field_validator("algorithms")
-    @classmethod
-    def _are_of_public_keys(cls, values: list[str]) -> list[str]:
-        for value in values:
-            if value.upper().startswith("HS") or value.lower() == "none":
-                raise ValueError(f"{value} is not allowed: an issuer's tokens are signed with a private key")
-            if value not in ALGORITHMS:
-                raise ValueError(f"{value} is not a known algorithm: use some of {', '.join(ALGORITHMS)}")
-        return values
+def _is_present(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value().strip():
+        raise ValueError("must not be empty")
+    return value
 
 
 class Introspection(Section):
@@ -109,17 +115,10 @@ class Introspection(Section):
     """Introspection endpoint of the issuer."""
     client_id: Line
     """Client id of the adapter at the introspection endpoint."""
-    client_secret: SecretStr
+    client_secret: Annotated[SecretStr, AfterValidator(_is_present)]
     """Client secret, sent as HTTP Basic authentication; write `${VAR}` instead of the secret."""
     cache_seconds: Annotated[Seconds, Field(ge=1)] = 60
     """Maximum time that an answer is used, at least 1."""
-
-    @field_validator("client_secret")
-    @classmethod
-    def _is_present(cls, value: SecretStr) -> SecretStr:
-        if not value.get_secret_value().strip():
-            raise ValueError("must not be empty")
-        return value
 
 
 class OAuth(Section):
@@ -145,6 +144,12 @@ class OAuth(Section):
         return self
 
 
+def _is_a_digest(value: str | None) -> str | None:
+    if value is not None and re.fullmatch(r"[0-9a-fA-F]{64}", value) is None:
+        raise ValueError("must be 64 hexadecimal digits")
+    return value.lower() if value else None
+
+
 class NamedToken(Section):
     """One principal: a name, and its token or the digest of the token."""
 
@@ -152,15 +157,8 @@ class NamedToken(Section):
     """Name of the principal; files and pins can belong to it."""
     token: Annotated[SecretStr | None, BlankIsNull] = None
     """The token; set either this or `sha256`."""
-    sha256: Annotated[str | None, BlankIsNull] = None
+    sha256: Annotated[str | None, BlankIsNull, AfterValidator(_is_a_digest)] = None
     """SHA-256 of the token in hexadecimal, so that the file contains no secret."""
-
-    @field_validator("sha256")
-    @classmethod
-    def _is_a_digest(cls, value: str | None) -> str | None:
-        if value is not None and re.fullmatch(r"[0-9a-fA-F]{64}", value) is None:
-            raise ValueError("must be 64 hexadecimal digits")
-        return value.lower() if value else None
 
     @model_validator(mode="after")
     def _has_one_of_both(self) -> NamedToken:

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from adapter.settings.auth import Auth
 from adapter.settings.section import (
@@ -22,6 +22,7 @@ from adapter.settings.section import (
     Text,
     TextList,
     UrlPath,
+    hosts,
     is_loopback,
 )
 from adapter.settings.servers.policies import (
@@ -97,45 +98,42 @@ class UpstreamConnections(Section):
         return 4 * self.max_connections
 
 
+def _is_an_id(value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", value):
+        raise ValueError("must be 1 to 64 letters, digits, dots, underscores and hyphens")
+    return value
+
+
+def _is_an_address(value: str | None) -> str | None:
+    if value is None:
+        return None
+    parts = _parts(value if "://" in value else f"http://{value}")
+    if parts is None or parts[2]:
+        raise ValueError("must be a URL without a path, a host, or a host:port")
+    return value.rstrip("/")
+
+
+def _is_bindable(value: str | None) -> str | None:
+    if value is None:
+        return None
+    parts = _parts(f"http://{value}")
+    if "://" in value or parts is None or parts[1] is None or parts[2]:
+        raise ValueError("must be host:port, with an IPv6 address in brackets")
+    return value
+
+
 class ReplicaSettings(Section):
     """This process among several that share a state store."""
 
-    id: Annotated[Text | None, BlankIsNull] = None
+    id: Annotated[Text | None, BlankIsNull, AfterValidator(_is_an_id)] = None
     """Name of this process, different from all others; null: a random one. 1 to 64 letters, digits, `.`, `_` and `-`.
     """
-    address: OptionalText = None
+    address: Annotated[OptionalText, AfterValidator(_is_an_address)] = None
     """Address at which other processes reach this one: a URL, or a host with or without a port. Null: the address
     that is bound, or the host's own.
     """
-    listen: OptionalText = None
+    listen: Annotated[OptionalText, AfterValidator(_is_bindable)] = None
     """Additional `host:port` for other processes only; port 0 chooses a free one. Null: `core.port`."""
-
-    @field_validator("id")
-    @classmethod
-    def _is_an_id(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", value):
-            raise ValueError("must be 1 to 64 letters, digits, dots, underscores and hyphens")
-        return value
-
-    @field_validator("address")
-    @classmethod
-    def _is_an_address(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        parts = _parts(value if "://" in value else f"http://{value}")
-        if parts is None or parts[2]:
-            raise ValueError("must be a URL without a path, a host, or a host:port")
-        return value.rstrip("/")
-
-    @field_validator("listen")
-    @classmethod
-    def _is_bindable(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        parts = _parts(f"http://{value}")
-        if "://" in value or parts is None or parts[1] is None or parts[2]:
-            raise ValueError("must be host:port, with an IPv6 address in brackets")
-        return value
 
     @property
     def bound(self) -> tuple[str, int] | None:
@@ -161,6 +159,32 @@ def _parts(url: str) -> tuple[str, int | None, str] | None:
     return parts.hostname, port, parts.path.strip("/") + parts.query + parts.fragment
 
 
+def _cannot_be_guessed(value: SecretStr | None) -> SecretStr | None:
+    if value is not None and len(value.get_secret_value()) < SHORTEST_SECRET:
+        raise ValueError(f"must have at least {SHORTEST_SECRET} characters")
+    return value
+
+
+def _is_a_base(value: str | None) -> str | None:
+    parts = urlsplit(value or "")
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("must be a base URL without user, query or fragment")
+    return value.rstrip("/") if value else None
+
+
+def _are_origins(values: list[str] | None) -> list[str] | None:
+    for value in values or []:
+        parts = urlsplit(value)
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.path.strip("/")
+            or "*" in value
+        ):
+            raise ValueError(f"{value!r} is not an origin: write https://app.example.com")
+    return [value.rstrip("/") for value in values] if values is not None else None
+
+
 class Core(Section):
     """Address of the adapter, its callers, and defaults for all servers."""
 
@@ -178,13 +202,13 @@ class Core(Section):
     """Lowest level that is logged."""
     access_log: bool = False
     """Write one log line at level info for each exchange."""
-    public_base_url: Annotated[HttpUrl | None, BlankIsNull] = None
+    public_base_url: Annotated[HttpUrl | None, BlankIsNull, AfterValidator(_is_a_base)] = None
     """Base of every URL that the adapter generates; null: scheme and Host of the request."""
-    allowed_hosts: TextList | None = None
+    allowed_hosts: Annotated[TextList | None, hosts("adapter")] = None
     """Hosts that are served; others get 421. Null: loopback names if the adapter is bound to loopback, else any.
     Without a port: any port.
     """
-    allowed_origins: TextList | None = None
+    allowed_origins: Annotated[TextList | None, AfterValidator(_are_origins)] = None
     """Origins that may call, besides the same host and loopback; others get 403. Without a port: any port."""
     trusted_proxies: Networks = Field(default_factory=list)
     """Networks of proxies that may set `X-Forwarded-Proto` and `X-Forwarded-Host`."""
@@ -221,7 +245,7 @@ class Core(Section):
     disabled_tools: ToolPatterns = Field(default_factory=list)
     """Tools of any server that clients can neither see nor call."""
     auth: Auth = Field(default_factory=Auth)
-    secret: Annotated[SecretStr | None, BlankIsNull] = None
+    secret: Annotated[SecretStr | None, BlankIsNull, AfterValidator(_cannot_be_guessed)] = None
     """Secret of all replicas, at least 32 characters. It seals [grants](grants.md) and shared sessions. Null: one
     generated in the state store, whose readers know it.
     """
@@ -245,42 +269,3 @@ class Core(Section):
         if self.public_base_url and not is_loopback(urlsplit(self.public_base_url).hostname or ""):
             return "core.public_base_url is set"
         return "core.trusted_proxies is set" if self.trusted_proxies else None
-
-    @field_validator("secret")
-    @classmethod
-    def _cannot_be_guessed(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and len(value.get_secret_value()) < SHORTEST_SECRET:
-            raise ValueError(f"must have at least {SHORTEST_SECRET} characters")
-        return value
-
-    @field_validator("public_base_url")
-    @classmethod
-    def _is_a_base(cls, value: str | None) -> str | None:
-        parts = urlsplit(value or "")
-        if parts.query or parts.fragment or "@" in parts.netloc:
-            raise ValueError("must be a base URL without user, query or fragment")
-        return value.rstrip("/") if value else None
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _are_hosts(cls, values: list[str] | None) -> list[str] | None:
-        for value in values or []:
-            if "/" in value or "*" in value:
-                raise ValueError(
-                    f"{value!r} is not a host: write adapter.example.com or adapter.example.com:8443"
-                )
-        return values
-
-    @field_validator("allowed_origins")
-    @classmethod
-    def _are_origins(cls, values: list[str] | None) -> list[str] | None:
-        for value in values or []:
-            parts = urlsplit(value)
-            if (
-                parts.scheme not in ("http", "https")
-                or not parts.hostname
-                or parts.path.strip("/")
-                or "*" in value
-            ):
-                raise ValueError(f"{value!r} is not an origin: write https://app.example.com")
-        return [value.rstrip("/") for value in values] if values is not None else None

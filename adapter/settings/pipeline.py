@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, Tag, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Tag, model_validator
 
 from adapter.settings.section import (
     AS_SECTION,
@@ -26,10 +26,16 @@ from adapter.settings.section import (
 ConnectorKind = Literal["sqlite", "postgres", "postgresql", "mysql", "mariadb", "mongodb", "redis"]
 
 
+def _is_a_name(value: str) -> str:
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", value.strip()) is None:
+        raise ValueError("must begin with a letter and contain only letters, digits, _ and -")
+    return value.strip()
+
+
 class ConnectorSettings(Section):
     """A database for tools of hosted servers."""
 
-    name: str
+    name: Annotated[str, AfterValidator(_is_a_name)]
     """Unique name, for `servers[].tools.define[].use`."""
     connector: ConnectorKind
     """Kind of the database; all but SQLite need an extra of the package."""
@@ -45,13 +51,6 @@ class ConnectorSettings(Section):
     """Timeout of a statement, unless its tool has `limits.timeout`."""
     required: bool = True
     """Refuse to start if this database cannot be reached."""
-
-    @field_validator("name")
-    @classmethod
-    def _is_a_name(cls, value: str) -> str:
-        if re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", value.strip()) is None:
-            raise ValueError("must begin with a letter and contain only letters, digits, _ and -")
-        return value.strip()
 
 
 class ContextSettings(Section):

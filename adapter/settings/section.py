@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple, Self, TypeVar, get_args, get_type
 from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -255,6 +256,19 @@ def _header_name(value: object) -> object:
     if isinstance(value, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", value.strip()) is None:
         raise ValueError("must be the name of an HTTP header")
     return value.strip() if isinstance(value, str) else value
+
+
+def hosts(example: str) -> AfterValidator:
+    """The check of a list of hosts; ``example`` is the name of one in a domain."""
+
+    def check(values: list[str] | None) -> list[str] | None:
+        for value in values or []:
+            if "/" in value or "*" in value:
+                name = f"{example}.example.com"
+                raise ValueError(f"{value!r} is not a host: write {name} or {name}:8443")
+        return values
+
+    return AfterValidator(check)
 
 
 Seconds = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field, field_validator, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from adapter.settings.section import ByteSize, OptionalText, Section, Text, UriScheme
 from adapter.settings.servers.policies import ToolDefaultsOverride, ToolPatterns
@@ -47,10 +47,16 @@ class UploadConsumer(Section):
         return self
 
 
+def _null_is_none(value: object) -> object:
+    return "none" if value is None else value
+
+
 class OutputLocator(Section):
     """Location of a produced file that is not at the requested path."""
 
-    mode: Literal["structured", "regex", "embedded", "resource", "none"] = "none"
+    mode: Annotated[
+        Literal["structured", "regex", "embedded", "resource", "none"], BeforeValidator(_null_is_none)
+    ] = "none"
     """Part of the result that names or contains the file."""
     output_path_key: OptionalText = None
     """Dotted path in structuredContent, for `structured`."""
@@ -58,11 +64,6 @@ class OutputLocator(Section):
     """Expressions for `regex`; an empty list uses the built-in ones."""
     every: bool = False
     """Keep each file that a result names, for `regex` and `structured`; false keeps the first."""
-
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _null_is_none(cls, value: object) -> object:
-        return "none" if value is None else value
 
 
 class ArtifactProducer(Section):

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from adapter.settings.section import (
     BlankIsNull,
@@ -79,16 +79,33 @@ class ToolInput(Section):
         return {name: value for name, value in (self.model_extra or {}).items() if value is not None}
 
 
+def _is_a_name(value: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", value.strip()) is None:
+        raise ValueError("must be 1 to 128 letters, digits, _, - and .")
+    return value.strip()
+
+
+def _are_annotations(annotations: dict[str, Any]) -> dict[str, Any]:
+    for name, value in annotations.items():
+        if name.endswith("Hint") and not isinstance(value, bool):
+            raise ValueError(f"{name} must be true or false")
+        if not isinstance(value, str | bool):
+            raise ValueError(f"{name} must be text, true or false")
+    return annotations
+
+
 class ToolWork(Section):
     """The name and the work of a hosted tool: a statement for a connector, or a script."""
 
-    name: str
+    name: Annotated[str, AfterValidator(_is_a_name)]
     """Unique name: letters, digits, `_`, `-` and `.`."""
     title: OptionalText = None
     """Name for people."""
     description: str = ""
     """Description for models."""
-    annotations: Annotated[dict[str, Any], Spelled("mapping, as in MCP")] = Field(default_factory=dict)
+    annotations: Annotated[
+        dict[str, Any], AfterValidator(_are_annotations), Spelled("mapping, as in MCP")
+    ] = Field(default_factory=dict)
     """Hints such as `readOnlyHint`; calls with `destructiveHint: true` run one by one."""
     use: OptionalText = None
     """Name of the connector that runs the statement."""
@@ -112,23 +129,6 @@ class ToolSettings(StageKeys, ToolWork):
     """One tool: a statement for a connector (`use`), or a script (`handler`)."""
 
     # The keys of ToolWork come first: pages and editors show them in the order of the last base to the first.
-
-    @field_validator("name")
-    @classmethod
-    def _is_a_name(cls, value: str) -> str:
-        if re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", value.strip()) is None:
-            raise ValueError("must be 1 to 128 letters, digits, _, - and .")
-        return value.strip()
-
-    @field_validator("annotations")
-    @classmethod
-    def _are_annotations(cls, annotations: dict[str, Any]) -> dict[str, Any]:
-        for name, value in annotations.items():
-            if name.endswith("Hint") and not isinstance(value, bool):
-                raise ValueError(f"{name} must be true or false")
-            if not isinstance(value, str | bool):
-                raise ValueError(f"{name} must be text, true or false")
-        return annotations
 
     @property
     def stages(self) -> ToolStages:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from adapter.settings.section import (
     BlankIsNull,
@@ -23,6 +23,7 @@ from adapter.settings.section import (
     Section,
     TextList,
     UrlPath,
+    hosts,
 )
 from adapter.settings.servers.file_adapters import FileAdapter
 from adapter.settings.servers.hosted_tools import Tools, ToolSettings
@@ -94,6 +95,24 @@ class ServerHeaders(Section):
     """Headers of that list that are forwarded anyway; connection headers never are."""
 
 
+def _fit_into_an_environment(variables: dict[str, str]) -> dict[str, str]:
+    for name, value in variables.items():
+        if not name or "=" in name or "\0" in name:
+            raise ValueError(f"{name!r} is not the name of an environment variable")
+        if "\0" in value:
+            raise ValueError(f"the value of {name} contains a NUL character")
+    return variables
+
+
+def _fit_into_a_request(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is None:
+            raise ValueError(f"{name!r} is not the name of an HTTP header")
+        if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value):
+            raise ValueError(f"the value of {name} contains a control character")
+    return headers
+
+
 class UpstreamSettings(Section):
     """Connection to the upstream."""
 
@@ -105,14 +124,18 @@ class UpstreamSettings(Section):
     """URL of the upstream's MCP endpoint, of its event stream for sse; required for both."""
     insecure_tls: bool = False
     """Do not verify the upstream's certificate."""
-    static_headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    static_headers: Annotated[dict[str, str], AfterValidator(_fit_into_a_request)] = Field(
+        default_factory=dict, repr=False
+    )
     """Headers added to every request to the upstream; their values are secrets."""
     auth: UpstreamAuth = Field(default_factory=UpstreamAuth)
     command: OptionalText = None
     """Program of a stdio server: a name in PATH, or a path relative to the settings file."""
     args: list[str] = Field(default_factory=list)
     """Arguments of the program, one entry each."""
-    env: dict[str, str] = Field(default_factory=dict, repr=False)
+    env: Annotated[dict[str, str], AfterValidator(_fit_into_an_environment)] = Field(
+        default_factory=dict, repr=False
+    )
     """Environment variables of the program; their values are secrets."""
     inherit_env: TextList = Field(default_factory=list)
     """Further variables of the adapter's environment that the program gets; `*` at the end stands for any characters.
@@ -140,26 +163,6 @@ class UpstreamSettings(Section):
         """The facts that follow from the transport."""
         return TRANSPORTS[self.transport]
 
-    @field_validator("env")
-    @classmethod
-    def _fit_into_an_environment(cls, variables: dict[str, str]) -> dict[str, str]:
-        for name, value in variables.items():
-            if not name or "=" in name or "\0" in name:
-                raise ValueError(f"{name!r} is not the name of an environment variable")
-            if "\0" in value:
-                raise ValueError(f"the value of {name} contains a NUL character")
-        return variables
-
-    @field_validator("static_headers")
-    @classmethod
-    def _fit_into_a_request(cls, headers: dict[str, str]) -> dict[str, str]:
-        for name, value in headers.items():
-            if re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is None:
-                raise ValueError(f"{name!r} is not the name of an HTTP header")
-            if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value):
-                raise ValueError(f"the value of {name} contains a control character")
-        return headers
-
 
 class HostSettings(Section):
     """Extensions of MCP that only some hosts understand, for the tools of this server."""
@@ -168,18 +171,8 @@ class HostSettings(Section):
     """Take files that ChatGPT attaches (`openai/fileParams`): `auto` for clients that are known to do so, `on` for
     all.
     """
-    file_url_allow: TextList = Field(default_factory=list)
+    file_url_allow: Annotated[TextList, hosts("files")] = Field(default_factory=list)
     """Hosts (`name` or `name:port`) with private addresses from which such files may be fetched."""
-
-    @field_validator("file_url_allow")
-    @classmethod
-    def _are_hosts(cls, values: list[str]) -> list[str]:
-        for value in values:
-            if "/" in value or "*" in value:
-                raise ValueError(
-                    f"{value!r} is not a host: write files.example.com or files.example.com:8443"
-                )
-        return values
 
 
 class ServerSettings(Section):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from adapter.settings.section import (
     ByteSize,
@@ -82,38 +82,34 @@ def _varying(word: str) -> str:
 Vary = Annotated[list[Annotated[str, AfterValidator(_varying)]], Listed]
 
 
+def _is_known(value: str) -> str:
+    name = value.strip()
+    if name.lower() in AUTH_PLUGINS:
+        return name.lower()
+    if ".py" not in name:
+        raise ValueError(
+            "is not a plugin: it must be allow_all, api_key, jwt or a function as file.py#function"
+        )
+    return name
+
+
+def _is_filled_in(policy: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a remaining placeholder: used literally, it would be a key that everybody knows."""
+    for name, value in policy.items():
+        if _holds_placeholder(value):
+            raise ValueError(f"{name} holds a placeholder that is neither ${{NAME}} nor {{{{ env.NAME }}}}")
+    return policy
+
+
 class ToolAuth(Section):
     """Authentication for a tool."""
 
-    plugin: Text
+    plugin: Annotated[Text, AfterValidator(_is_known)]
     """Plugin: `allow_all`, `api_key`, `jwt`, or a function as `file.py#function`."""
-    policy: Annotated[dict[str, Any], Spelled("mapping of names to values")] = Field(
-        default_factory=dict, repr=False
-    )
+    policy: Annotated[
+        dict[str, Any], Spelled("mapping of names to values"), AfterValidator(_is_filled_in)
+    ] = Field(default_factory=dict, repr=False)
     """Options of the plugin; may contain `{{ env.NAME }}`. The values are secrets."""
-
-    @field_validator("plugin")
-    @classmethod
-    def _is_known(cls, value: str) -> str:
-        name = value.strip()
-        if name.lower() in AUTH_PLUGINS:
-            return name.lower()
-        if ".py" not in name:
-            raise ValueError(
-                "is not a plugin: it must be allow_all, api_key, jwt or a function as file.py#function"
-            )
-        return name
-
-    @field_validator("policy")
-    @classmethod
-    def _is_filled_in(cls, policy: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a remaining placeholder: used literally, it would be a key that everybody knows."""
-        for name, value in policy.items():
-            if _holds_placeholder(value):
-                raise ValueError(
-                    f"{name} holds a placeholder that is neither ${{NAME}} nor {{{{ env.NAME }}}}"
-                )
-        return policy
 
 
 def _holds_placeholder(value: Any) -> bool:
