@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from adapter.app.base import Base
@@ -39,7 +39,7 @@ START_COOLDOWN = 1.0
 Observed = Callable[[ServerSettings, StageTable, Upstream], Upstream]
 
 
-@dataclass(eq=False, repr=False, slots=True)
+@dataclass(eq=False, repr=False)
 class Upstreams:
     """Makes the servers, each with its upstream.
 
@@ -55,33 +55,27 @@ class Upstreams:
     process_uses: dict[str, Callable[[], ProcessUse]] = field(default_factory=dict, init=False)
     shared: dict[str, SharedSessions] = field(default_factory=dict, init=False)
     """Those of the servers that are built."""
-    _processes: Supervisor | None = field(default=None, init=False)
-    _bridges: BridgesForModernClients | None = field(default=None, init=False)
 
-    @property
+    @cached_property
     def processes(self) -> Supervisor:
         """What starts the processes of all servers over stdio."""
-        if self._processes is None:
-            # Late: most servers are reached over a network.
-            from adapter.upstream.stdio.supervisor import Supervisor
+        # Late: most servers are reached over a network.
+        from adapter.upstream.stdio.supervisor import Supervisor
 
-            self._processes = Supervisor(self.base.log)
-        return self._processes
+        return Supervisor(self.base.log)
 
-    @property
+    @cached_property
     def bridges(self) -> BridgesForModernClients:
         """What makes the bridges for modern clients."""
-        if self._bridges is None:
-            # Late: most servers are spoken to in their own era.
-            from adapter.app.modern_clients import BridgesForModernClients
+        # Late: most servers are spoken to in their own era.
+        from adapter.app.modern_clients import BridgesForModernClients
 
-            self._bridges = BridgesForModernClients(self.base, self.replicas, self.shared)
-        return self._bridges
+        return BridgesForModernClients(self.base, self.replicas, self.shared)
 
     async def close(self) -> None:
         """End the processes that are left. Their upstreams have closed before."""
-        if self._processes is not None:
-            await self._processes.close()
+        if "processes" in vars(self):
+            await self.processes.close()
 
     def server(self, entry: ServerSettings, stages: StageTable) -> Server:
         """One entry of ``servers``; only its upstream depends on the transport."""
