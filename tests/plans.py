@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from adapter.app import App
-from adapter.app.tool_plans import Compiled
+from adapter.app.hosted import HostedTools
 
 
-def plans_of(app: App) -> Compiled:
+def plans_of(app: App) -> HostedTools:
     """The plans of an adapter whose settings ask for some."""
     assert app.plans is not None
     return app.plans

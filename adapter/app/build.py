@@ -95,7 +95,7 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
         from adapter.app.tool_plans import compiled, shared_parts
 
         app.plans = compiled(settings, app.log, _observing(app), app.checks, shared=shared_parts(app))
-        app.by_server += [app.plans.hosting.servers, app.plans.planning.caches]
+        app.by_server += [app.plans.servers, app.plans.planning.caches]
     sessions = app.session_parts = build_sessions(app)
     if any(entry.has_files for entry in settings.servers):
         from adapter.app.file_stages import ActiveFiles
@@ -112,9 +112,8 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
         from adapter.app.access.grants import UpstreamGrants
 
         app.grants = UpstreamGrants(app)
-    hosting = None if app.plans is None else app.plans.hosting
     observed = None if metering is None else metering.observed
-    upstreams = Upstreams(app, hosting, app.replicas, app.grants, observed)
+    upstreams = Upstreams(app, app.plans, app.replicas, app.grants, observed)
     app.server_parts = build_servers(upstreams, app.tools.tables(tables))
     app.tools.servers = app.servers
     build_relay(app, None if metering is None else metering.operations)

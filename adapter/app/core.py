@@ -33,8 +33,8 @@ from adapter.settings.section import Problem, SettingsError
 if TYPE_CHECKING:
     from adapter.app.access.grants import UpstreamGrants
     from adapter.app.access.oauth_callers import BrowserSignIn
+    from adapter.app.hosted import HostedTools
     from adapter.app.replicas import ReplicaService
-    from adapter.app.tool_plans import Compiled
     from adapter.edge.spans import ServerSpans
     from adapter.files.audit_log import AuditLog
     from adapter.relay.call.audit_trail import AuditTrail
@@ -63,7 +63,7 @@ class Core(Base):
     audit: AuditLog | None = None
     trail: AuditTrail | None = None
 
-    plans: Compiled | None = None
+    plans: HostedTools | None = None
     session_parts: SessionStack
     files: FileSecrets
     tools: ToolGuards

@@ -8,16 +8,15 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from pydantic import SecretStr
-from structlog.typing import FilteringBoundLogger
 
 from adapter.app.pipeline import PlanCompiler
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.scripts.references import ScriptInvalid
-from adapter.hosted.scripts.scripts import ScriptHandler
+from adapter.hosted.scripts.scripts import CodeLoader, ScriptHandler
 from adapter.hosted.server import HostedServer, Served
 from adapter.hosted.statement import (
     Database,
@@ -34,6 +33,7 @@ from adapter.rules.results.refusals import Expose
 from adapter.rules.statements.statements import Statement, StatementRefused, compile_statement
 from adapter.settings.pipeline import ConnectorSettings
 from adapter.settings.root import Settings
+from adapter.settings.section import SettingsError
 from adapter.settings.servers.hosted_tools import ToolInput, ToolSettings
 from adapter.settings.servers.server import ServerSettings
 from adapter.upstream.local.upstream import LocalUpstream
@@ -77,14 +77,13 @@ class Hosted(NamedTuple):
 
 @dataclass(slots=True)
 class HostedTools:
-    """Everything of hosted servers: ``databases`` by the connector's name, ``servers`` by the server's id, and all
-    ``statements`` with their place in the settings. Every statement is compiled and every script loaded when it is
-    made; nothing is opened. Problems are noted in the planning.
+    """The compiled settings, and everything of hosted servers: ``databases`` by the connector's name, ``servers`` by
+    the server's id, and all ``statements`` with their place in the settings. Every statement is compiled and every
+    script loaded when it is made; nothing is opened. Problems are noted in ``loading``, which has threads: its owner
+    closes it, unless this is ``opened``.
     """
 
-    settings: Settings
     planning: PlanCompiler
-    log: FilteringBoundLogger
     environ: Mapping[str, str]
     databases: dict[str, Database] = field(default_factory=dict)
     servers: dict[str, Hosted] = field(default_factory=dict)
@@ -96,14 +95,47 @@ class HostedTools:
         for index, entry in enumerate(self.settings.servers):
             self.host(entry, f"servers[{index}]")
 
+    @property
+    def settings(self) -> Settings:
+        """The settings of now."""
+        return self.planning.settings
+
+    @property
+    def loading(self) -> CodeLoader:
+        """The user's own code."""
+        return self.planning.loading
+
+    def require(self) -> None:
+        """Raise SettingsError with every problem, if there is one."""
+        if self.loading.problems:
+            self.loading.close()
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        # What the settings say of all tools at once is wrong once, however many tools there are.
+        problems = [*dict.fromkeys(self.loading.problems)]
+        self.loading.problems.clear()
+        raise SettingsError(map(self.settings.traced, problems))
+
+    def add(self, entry: ServerSettings) -> None:
+        """Compile the plans of one more server, and host it if its tools run here. Raises SettingsError."""
+        place = f"servers[{self.settings.servers.index(entry)}]"
+        self.host(entry, place)
+        # Only a command asks for them: of each change some would stay.
+        self.statements.clear()
+        if self.planning.concerns(entry):
+            self.planning.check(entry, place)
+        if self.loading.problems:
+            self._refuse()
+
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Keep the databases open and the scripts loaded as long as the block lasts. Raises ConnectorFailed."""
         try:
-            async with opened(self.databases.values(), self.log):
+            async with opened(self.databases.values(), self.loading.log):
                 yield
         finally:
-            self.planning.loading.close()
+            self.loading.close()
 
     def read_timeouts(self, entry: ServerSettings) -> dict[str, float | None]:
         """The tools of a server that may take longer than the relay would wait for them."""
@@ -123,7 +155,7 @@ class HostedTools:
 
     def _declare(self, declared: ConnectorSettings, place: str) -> None:
         observing = self.planning.observing
-        with self.planning.loading.judging(place, ConnectorFailed):
+        with self.loading.judging(place, ConnectorFailed):
             options = {
                 name: self._filled(value) if isinstance(value, str) else value
                 for name, value in declared.options.items()
@@ -166,13 +198,13 @@ class HostedTools:
                 tool, plans[declared.name] = compiled
                 tools.append(tool)
         code = self.settings.core.errors.unknown_tool_code
-        server = HostedServer(Served(entry.id, VERSION, unknown_tool_code=code), tools, self.log)
+        server = HostedServer(Served(entry.id, VERSION, unknown_tool_code=code), tools, self.loading.log)
         self.servers[entry.id] = Hosted(LocalUpstream(server), plans)
 
     def _tool(
         self, entry: ServerSettings, declared: ToolSettings, place: str
     ) -> tuple[HostedTool, HostedPlan] | None:
-        problems = self.planning.loading.problems
+        problems = self.loading.problems
         before = len(problems)
         inputs = self._inputs(declared, place)
         if inputs is None or len(problems) > before:
@@ -181,10 +213,10 @@ class HostedTools:
         work: Work | None = None
         kept: str | None = None
         if declared.handler is not None:
-            with self.planning.loading.judging(f"{place}.handler", ScriptInvalid):
+            with self.loading.judging(f"{place}.handler", ScriptInvalid):
                 work = self._handling(entry, declared, declared.handler, expose)
         elif declared.use in self.databases:
-            with self.planning.loading.judging(f"{place}.statement", StatementRefused):
+            with self.loading.judging(f"{place}.statement", StatementRefused):
                 work, kept = self._asking(entry, declared, inputs, expose)
                 self.statements.append(
                     Placed(f"{place}.statement", declared.use, work.statement, inputs.each)
@@ -198,7 +230,7 @@ class HostedTools:
         return HostedTool(entry.id, shown, work, plan, timeout), HostedPlan(plan, timeout, kept)
 
     def _inputs(self, declared: ToolSettings, place: str) -> DeclaredInputs | None:
-        loading = self.planning.loading
+        loading = self.loading
         if declared.input_schema is not None:
             with loading.judging(f"{place}.input_schema", ValueError):
                 return DeclaredInputs.of_schema(declared.input_schema)
@@ -214,13 +246,13 @@ class HostedTools:
     def _handling(
         self, entry: ServerSettings, declared: ToolSettings, reference: str, expose: Expose
     ) -> ScriptHandler:
-        script = self.planning.loading.script(reference, declared.runtime)
+        script = self.loading.script(reference, declared.runtime)
         # A process has a limit of CPU time by it. What ends a script in time is the deadline of its call.
         timeout = (
             self._timeout(entry, declared) + PROCESS_BEYOND if declared.runtime == "subprocess" else None
         )
         return ScriptHandler(
-            declared.name, script, timeout, expose, self.log.bind(server=entry.id), declared.rows
+            declared.name, script, timeout, expose, self.loading.log.bind(server=entry.id), declared.rows
         )
 
     def _asking(
@@ -238,7 +270,7 @@ class HostedTools:
         )
         timeout = entry.stages_of(declared).limits.timeout or database.timeout
         keeping, kept = self._keeping(entry, declared, statement)
-        log = self.log.bind(server=entry.id)
+        log = self.loading.log.bind(server=entry.id)
         return StatementRunner(declared.name, statement, database, timeout, keeping, expose, log), kept
 
     def _timeout(self, entry: ServerSettings, declared: ToolSettings) -> float:

@@ -158,7 +158,7 @@ class SettingsReload:
         app = self._app
         app.settings, app.tools.locks = settings, found
         if app.plans is not None:
-            app.plans.use(settings)
+            app.plans.planning.settings = settings
 
     def _add(self, entry: ServerSettings) -> None:
         app = self._app

@@ -141,7 +141,7 @@ async def awake(app: App) -> AsyncIterator[None]:
     Raises StoreUnavailable, StorageFailed, StorageFull, ConnectorFailed.
     """
     plans = app.plans
-    hosting = contextlib.nullcontext() if plans is None else plans.hosting.opened()
+    hosting = contextlib.nullcontext() if plans is None else plans.opened()
     async with _recorded(app), hosting, _working(app):
         yield
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
@@ -31,8 +30,7 @@ from adapter.rules.schema.checker import compile_schema
 from adapter.rules.text.events import shortened
 from adapter.rules.text.expressions import GlobInvalid
 from adapter.settings.root import Settings
-from adapter.settings.section import Problem, SettingsError
-from adapter.settings.servers.server import ServerSettings
+from adapter.settings.section import Problem
 from adapter.telemetry import TelemetryMissing, require_telemetry
 from adapter.upstream.outgoing import IssuerHttp
 
@@ -47,45 +45,6 @@ _REFUSALS = (
 )
 
 
-@dataclass(slots=True)
-class Compiled:
-    """The compiled settings. ``loading`` has threads: its owner closes it, or leaves that to the hosting."""
-
-    planning: PlanCompiler
-    hosting: HostedTools
-
-    @property
-    def loading(self) -> CodeLoader:
-        return self.planning.loading
-
-    def require(self) -> None:
-        """Raise SettingsError with every problem, if there is one."""
-        if self.loading.problems:
-            self.loading.close()
-            self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        # What the settings say of all tools at once is wrong once, however many tools there are.
-        problems = [*dict.fromkeys(self.loading.problems)]
-        self.loading.problems.clear()
-        raise SettingsError(map(self.planning.settings.traced, problems))
-
-    def use(self, settings: Settings) -> None:
-        """Compile by these settings from now on."""
-        self.planning.settings = self.hosting.settings = settings
-
-    def add(self, entry: ServerSettings) -> None:
-        """Compile the plans of one more server, and host it if its tools run here. Raises SettingsError."""
-        place = f"servers[{self.planning.settings.servers.index(entry)}]"
-        self.hosting.host(entry, place)
-        # Only a command asks for them: of each change some would stay.
-        self.hosting.statements.clear()
-        if self.planning.concerns(entry):
-            self.planning.check(entry, place)
-        if self.loading.problems:
-            self._refuse()
-
-
 def compiled(
     settings: Settings,
     logger: FilteringBoundLogger | None = None,
@@ -93,7 +52,7 @@ def compiled(
     checks: SharedChecks | None = None,
     environ: Mapping[str, str] = os.environ,
     shared: SharedResults | None = None,
-) -> Compiled:
+) -> HostedTools:
     """Compile the settings. Raises SettingsError with every problem in them. Without ``checks`` it builds its own.
 
     Without ``shared`` nothing is shared with other replicas.
@@ -110,7 +69,7 @@ def compiled(
         observing,
         shared,
     )
-    hosting = HostedTools(settings, planning, logger, environ)
+    found = HostedTools(planning, environ)
     for index, entry in enumerate(settings.servers):
         if planning.concerns(entry):
             planning.check(entry, f"servers[{index}]")
@@ -118,9 +77,8 @@ def compiled(
         require_telemetry(settings.telemetry)
     except TelemetryMissing as missing:
         loading.problems.append(Problem(missing.setting, str(missing)))
-    compilation = Compiled(planning, hosting)
-    compilation.require()
-    return compilation
+    found.require()
+    return found
 
 
 def shared_parts(base: Base) -> SharedResults | None:

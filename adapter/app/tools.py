@@ -36,8 +36,8 @@ from adapter.settings.servers.policies import AccessEntry
 from adapter.settings.servers.server import ServerSettings
 
 if TYPE_CHECKING:
+    from adapter.app.hosted import HostedTools
     from adapter.app.pipeline import PlanCompiler
-    from adapter.app.tool_plans import Compiled
     from adapter.relay.call.access_stages import AccessGate
     from adapter.relay.call.planned import Plans
     from adapter.relay.tools.code_mode import CodeMode
@@ -58,7 +58,7 @@ class ToolGuards:
     servers: Mapping[str, RelayServer]
 
     def __init__(
-        self, base: Base, sessions: SessionStack, files: FileSecrets, plans: Compiled | None
+        self, base: Base, sessions: SessionStack, files: FileSecrets, plans: HostedTools | None
     ) -> None:
         store = base.store
         self._base = base

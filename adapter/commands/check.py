@@ -18,10 +18,10 @@ import yaml
 
 from adapter import log
 from adapter.app.access.rules import access_cautions, described, known_tools
-from adapter.app.hosted import Placed
+from adapter.app.hosted import HostedTools, Placed
 from adapter.app.preflight import missing_libraries
 from adapter.app.state import build_redis_store
-from adapter.app.tool_plans import Compiled, compiled
+from adapter.app.tool_plans import compiled
 from adapter.app.tools import locks
 from adapter.commands.command_parser import load_settings
 from adapter.commands.connections import mount_cautions
@@ -259,20 +259,20 @@ def _unchanging(path: Path) -> str:
     return f"file:{quote(str(path))}?mode=ro" + ("" if log.exists() else "&immutable=1")
 
 
-def _inspect(made: Compiled) -> None:
+def _inspect(made: HostedTools) -> None:
     """Check the databases. Raises SettingsError for missing files, and for statements that their database refuses."""
     problems = list(_problems(made))
     if problems:
-        raise SettingsError(map(made.planning.settings.traced, problems))
+        raise SettingsError(map(made.settings.traced, problems))
 
 
-def _problems(made: Compiled) -> Iterator[Problem]:
-    settings = made.planning.settings
+def _problems(made: HostedTools) -> Iterator[Problem]:
+    settings = made.settings
     for index, connector in enumerate(settings.connectors):
-        database = made.hosting.databases[connector.name]
+        database = made.databases[connector.name]
         if not isinstance(database.connector, SqliteConnector):
             continue
-        statements = [each for each in made.hosting.statements if each.use == connector.name]
+        statements = [each for each in made.statements if each.use == connector.name]
         texts = [each.statement.text for each in statements]
         try:
             with _checking(connector.name, database.connector.uri, texts) as check:

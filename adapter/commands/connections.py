@@ -13,10 +13,11 @@ from adapter import log
 from adapter.app.access.rules import own_tools
 from adapter.app.attaching import file_parameters
 from adapter.app.base import Base
+from adapter.app.hosted import HostedTools
 from adapter.app.mounts import naming_of_tools
 from adapter.app.servers import Upstreams
 from adapter.app.state import build_redis_store
-from adapter.app.tool_plans import Compiled, compiled
+from adapter.app.tool_plans import compiled
 from adapter.app.tool_policies import Decorate, policies_of, shape_of
 from adapter.commands.progress_bar import count_of
 from adapter.errors import AdapterError
@@ -44,7 +45,7 @@ from adapter.wire.piecewise import at_once
 @contextlib.asynccontextmanager
 async def own_session(
     settings: Settings, entry: ServerSettings, patience: float
-) -> AsyncIterator[tuple[OwnSession, Compiled]]:
+) -> AsyncIterator[tuple[OwnSession, HostedTools]]:
     """Yield a session with one server, not open yet, and the plans of its tools. ``patience`` is in seconds.
 
     Raises SettingsError.
@@ -52,7 +53,7 @@ async def own_session(
     # The scripts of other servers are not loaded.
     alone = settings.model_copy(update={"servers": [entry]})
     made = compiled(alone, log.get_logger(__name__))
-    upstreams = Upstreams(Base(settings, WatchedStore(MemoryStore())), made.hosting)
+    upstreams = Upstreams(Base(settings, WatchedStore(MemoryStore())), made)
     server = upstreams.server(entry, StageTable())
     session = OwnSession(server, patience)
     try:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from adapter.app.access.rules import described
+from adapter.app.hosted import HostedTools
 from adapter.app.pipeline import UNKNOWN
-from adapter.app.tool_plans import Compiled, compiled
+from adapter.app.tool_plans import compiled
 from adapter.app.tools import locks
 from adapter.commands.command_parser import load_settings, servers_named
 from adapter.pipeline.order import Slot
@@ -79,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         names = _names(entry) if tool is None else [tool]
         hosted = entry.upstream.kind.needs is None
-        if tool is not None and hosted and compilation.hosting.tool(server, tool) is None:
+        if tool is not None and hosted and compilation.tool(server, tool) is None:
             print(f"mcp-adapter: {server} has no tool {tool}", file=sys.stderr)
             return UNKNOWN_NAME
         shown_plans = [_shown_plan(settings, entry, name, compilation, locked) for name in names]
@@ -104,9 +105,9 @@ def _names(entry: ServerSettings) -> list[str]:
 
 
 def _shown_plan(
-    settings: Settings, entry: ServerSettings, name: str, compilation: Compiled, locked: Catalogue | None
+    settings: Settings, entry: ServerSettings, name: str, compilation: HostedTools, locked: Catalogue | None
 ) -> ShownPlan:
-    hosted = compilation.hosting.tool(entry.id, name)
+    hosted = compilation.tool(entry.id, name)
     plan = compilation.planning.proxied(entry, name, UNKNOWN) if hosted is None else hosted.plan
     caching = None if hosted is None else hosted.kept
     lines = [*_lines(settings, entry, name, plan, caching), *_unjudged(entry, name, locked)]

@@ -187,7 +187,7 @@ class Exercise:
                 return found
 
     def _found(self) -> Holding:
-        me, hosting = os.getpid(), plans_of(self._app).hosting
+        me, hosting = os.getpid(), plans_of(self._app)
         upstream = hosting.servers["bench"].upstream
         sessions = re.search(r"(\d+) sessions", repr(upstream))
         assert sessions is not None

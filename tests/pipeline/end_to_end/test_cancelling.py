@@ -92,7 +92,7 @@ async def serving(place: Path, busy: Busy, **said: str) -> AsyncIterator[Living]
 
 def limit(front: Living, tool: str) -> Concurrency:
     """The limit of a tool's calls at once."""
-    hosted = plans_of(front.app).hosting.tool("shop", tool)
+    hosted = plans_of(front.app).tool("shop", tool)
     if hosted is not None:
         plan = hosted.plan
     else:
@@ -225,5 +225,5 @@ async def test_v4_nothing_is_left_of_a_thousand_calls_that_were_given_up(tmp_pat
         )
         await until(lambda: len(asyncio.all_tasks()) <= before)
         assert (await front.call("held", {"pass": 1}, version=ERAS[1])).data == {"pass": 1}
-        upstream = plans_of(front.app).hosting.servers["shop"].upstream
+        upstream = plans_of(front.app).servers["shop"].upstream
         assert upstream.server.running == 0
