@@ -170,7 +170,7 @@ def _upstream_auth(server: ServerSettings, path: str, settings: Settings) -> Ite
     """Find contradictions in the credentials of one server, and between them and what callers have."""
     upstream, auth, core = server.upstream, server.upstream.auth, settings.core
     passed = (*upstream.client_headers.passthrough, *upstream.client_headers.required)
-    headless = None if upstream.kind.needs == "url" else upstream.transport
+    headless = None if upstream.kind.headers else upstream.transport
     yield from auth_problems(auth, headless, upstream.static_headers, passed, path)
     if auth.type == "token_exchange" and core.auth.oauth is None:
         sentence = (

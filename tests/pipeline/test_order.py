@@ -7,7 +7,7 @@ from itertools import permutations
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome
 from adapter.pipeline.order import Slot
-from adapter.pipeline.plan import Step, ToolPlan
+from adapter.pipeline.plan import _FAILS_AS, Step, ToolPlan
 from adapter.rules.results.outcomes import success
 from adapter.settings.servers.stages import ToolStages
 
@@ -47,6 +47,11 @@ def test_a_place_in_the_limits_is_kept_until_the_answer_is_ready() -> None:
     inner = nested[nested.index(Slot.LIMITS) + 1 :]
     assert inner.index(Slot.STATE_SYNC) < inner.index(Slot.PRESENTER) < inner.index(Slot.OUTPUT_TRANSFORM)
     assert inner.index(Slot.OUTPUT_TRANSFORM) < inner.index(Slot.INPUT_TRANSFORM) < inner.index(Slot.CACHE)
+
+
+def test_every_slot_of_a_plan_has_a_name_for_calls_that_are_late_there() -> None:
+    """But for the tool itself, which has its kind's, and the end, where no time is left to be over."""
+    assert {slot for slot in Slot if "plan" in slot.room} == {*_FAILS_AS, Slot.EXECUTE, Slot.FINISH}
 
 
 def test_every_setting_of_a_stage_is_named_at_its_slot() -> None:

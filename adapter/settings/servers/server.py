@@ -45,18 +45,19 @@ Transport = Literal["streamable_http", "sse", "stdio", "hosted"]
 class TransportKind(NamedTuple):
     """``needs`` is the setting of ``upstream`` without which there is nothing to reach; None for tools that run here.
 
-    ``network`` is what OpenTelemetry calls it, empty for what is in this process. ``own_http``: each request is one of
-    HTTP, whose headers go along.
+    ``network`` is what OpenTelemetry calls it, empty for what is in this process. ``headers``: its requests have
+    headers of HTTP. ``own_http``: each request of a client is one of HTTP; else those of a session share one channel.
     """
 
     needs: Literal["url", "command"] | None
     network: str
+    headers: bool = False
     own_http: bool = False
 
 
 TRANSPORTS: Mapping[Transport, TransportKind] = {
-    "streamable_http": TransportKind("url", "tcp", own_http=True),
-    "sse": TransportKind("url", "tcp"),
+    "streamable_http": TransportKind("url", "tcp", headers=True, own_http=True),
+    "sse": TransportKind("url", "tcp", headers=True),
     "stdio": TransportKind("command", "pipe"),
     "hosted": TransportKind(None, ""),
 }
