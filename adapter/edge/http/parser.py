@@ -64,9 +64,9 @@ class RequestStream:
         self._raw: RawFields = []
         self._length: int | None = None
         self._session: bytes | None = None
-        self._key = "", False
-        self._known: dict[tuple[str, bool], KnownHead] = {}
-        """The last heads, by their methods and by whether they name a session."""
+        self._key = "", b"", False
+        self._known: dict[tuple[str, bytes, bool], KnownHead] = {}
+        """The last heads, by their methods, by the paths of those in _REPEATING, and by whether they name a session."""
         self._fields = Fields([])
         self._head: RequestHead | None = None
         self._repeated: RepeatedHead | None = None
@@ -242,7 +242,8 @@ class RequestStream:
     def _fields_of_head(self, version: str) -> Fields:
         """The fields that have come: those of an earlier request, if they are the same. Raises Refusal."""
         method = self._parser.get_method().decode("latin-1")
-        key = self._key = method, bool(self._session and self._session.strip())
+        path = self._target.partition(b"?")[0] if method in _REPEATING else b""
+        key = self._key = method, path, bool(self._session and self._session.strip())
         known = self._known.get(key)
         self._came_before = known is not None and known.is_of(version, self._raw)
         if known is not None and self._came_before:

@@ -183,9 +183,9 @@ def test_a_stream_that_knows_a_head_reads_as_a_new_one_does(
     assert after_others(bytes(changed), [WARM] * earlier) == after_others(bytes(changed), [])
 
 
-def of_session(method: str, session: str | None, body: bytes) -> bytes:
+def of_session(method: str, session: str | None, body: bytes, path: str = "/mcp") -> bytes:
     """A request as a client sends it in its session; a DELETE has no body."""
-    lines = [f"{method} /mcp HTTP/1.1", "Host: here"]
+    lines = [f"{method} {path} HTTP/1.1", "Host: here"]
     if session is not None:
         lines.append(f"Mcp-Session-Id: {session}")
     if method == "POST":
@@ -198,6 +198,7 @@ SESSIONS = st.builds(
     st.sampled_from(["POST", "POST", "DELETE", "GET"]),
     st.sampled_from([None, "", "a", "b", "longer-than-they", "a b", "\xa0"]),
     st.binary(max_size=30),
+    st.sampled_from(["/mcp", "/mcp?a=b", "/upload/raw"]),
 )
 
 
@@ -240,6 +241,13 @@ def test_what_follows_from_the_fields_of_a_session_is_not_found_again_after_anot
     assert taken[1].derived is taken[0].derived
     assert taken[4].shared is taken[0].shared
     assert taken[4].derived is not taken[0].derived
+
+
+def test_a_head_is_recognized_beside_those_of_other_paths() -> None:
+    """A client may upload on the connection of its calls."""
+    stream = RequestStream(lambda _, __: None, lambda: None, TERMS)
+    both = [of_session("POST", "a", b"{}", path) for path in ("/mcp", "/upload/raw")]
+    assert [stream.feed(data) for data in both * 3] == [False] * 4 + [True] * 2
 
 
 def test_a_connection_remembers_few_heads() -> None:
