@@ -19,7 +19,6 @@ from adapter.files.port import CaptureLimit
 from adapter.files.shelf import Shelf
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.artifact_capture import ArtifactKeeper, ProducerRule
-from adapter.relay.files.artifact_resources import FileAccess
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.large_results import (
     LargeResultRule,
@@ -59,18 +58,13 @@ class KeptFiles(FileSecrets):
         self.files = build_shelf(settings)
         self.registry = build_registry(base, self.files)
         self.registry.on_gone.append(self._tell_gone)
-        self.access = FileAccess(self.registry, self.files, self.credentials)
         self._takers: set[str] = set()
         self._served: set[str] = set()
         self._follow()
         base.on_change.append(self._follow)
-        self.offers = UploadOffers(
-            base.store, self.credentials, self.scopes, base.clock, settings.uploads.ttl_seconds or 0.0
-        )
+        self.offers = UploadOffers(self.credentials, self.scopes, settings.uploads.ttl_seconds or 0.0)
         limits = RoundLimits(settings.sessions.round_ttl_seconds, settings.sessions.max_rounds)
-        self.rounds = Rounds(
-            base.store, self.registry, self.files, self.credentials, limits, base.clock, base.log
-        )
+        self.rounds = Rounds(self.registry, self.credentials, limits)
         self.on_upload_recorded: RecordFile | None = None
         """Is told of each file that was uploaded, before its sender is answered; None where no record is kept."""
         sessions.sessions.on_end.append(self._end_session)
@@ -142,7 +136,7 @@ class KeptFiles(FileSecrets):
 
     def keeper(self, rule: ProducerRule) -> ArtifactKeeper:
         """What keeps the artifacts of one tool."""
-        return ArtifactKeeper(rule, self.access, self.sessions.notifications, self.base.log)
+        return ArtifactKeeper(rule, self.registry, self.credentials, self.sessions.notifications)
 
     def branches(self, guard: Guard, trail: AuditTrail | None, tracing: Tracer | None) -> Sequence[Branch]:
         """See FileSecrets."""
@@ -198,15 +192,8 @@ def build_registry(base: Base, files: Shelf) -> FileRegistry:
         artifacts=settings.artifacts.max_per_session,
         policy=settings.sessions.eviction_policy,
     )
-    limits = FileLimits(
-        quota,
-        settings.uploads.max_file_bytes,
-        settings.uploads.max_files,
-        upload_ttl=settings.uploads.ttl_seconds,
-        artifact_ttl=settings.artifacts.ttl_seconds,
-        queue_wait=settings.uploads.stall_timeout_seconds,
-        sweep_grace=storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None,
-    )
+    grace = storage.orphan_sweeper_grace_seconds if storage.orphan_sweeper_enabled else None
+    limits = FileLimits(quota, settings.uploads, settings.artifacts.ttl_seconds, grace)
     return FileRegistry(base.store, files, limits, base.clock, base.log)
 
 

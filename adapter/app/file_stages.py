@@ -208,8 +208,8 @@ class FileStages:
             edits=adapter.edits,
             schemes=HandleSchemes(_scheme(self.settings, adapter), self.settings.artifacts.uri_scheme),
         )
-        attached = self._attached(adapter, tool)
-        return Consumer(rule, self.files.access, self.found.mirrors, attached, self.files.offers)
+        files, attached = self.files, self._attached(adapter, tool)
+        return Consumer(rule, files.registry, self.found.mirrors, files.offers, attached)
 
     def _producer(self, adapter: ArtifactProducer, tool: str, *, edits: bool) -> Producer:
         artifacts, defaults = self.settings.artifacts, self.settings.tool_defaults_for(self.entry)

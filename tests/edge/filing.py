@@ -185,6 +185,12 @@ async def filing(
 ) -> AsyncIterator[Desk]:
     """The routes for server ``desk``; ``tokens`` by name turn authentication on."""
     store, clock, shelf, log = MemoryStore(), Clock(), Shelf(root), get_logger("adapter")
+    settings = Uploads(
+        max_file_bytes=max_file_bytes,
+        max_files=max_files,
+        require_sha256=require_sha256,
+        stall_timeout_seconds=stall_timeout,
+    )
     sessions = Sessions(store, SessionLimits(), clock)
     scopes = Scopes(store, per_principal=per_principal, clock=clock)
     credentials = Credentials(store, configured=None, ttl=120.0, clock=clock, page_ttl=900.0)
@@ -193,11 +199,8 @@ async def filing(
         shelf,
         FileLimits(
             Limits(scope_bytes=quota, total_bytes=total),
-            max_file_bytes,
-            max_files,
-            upload_ttl=120.0,
+            settings.model_copy(update={"stall_timeout_seconds": queue_wait}),
             artifact_ttl=600.0,
-            queue_wait=queue_wait,
             sweep_grace=300.0,
         ),
         clock,
@@ -207,13 +210,7 @@ async def filing(
     cors = CorsSettings(enabled=True, allowed_origins=list(cors_origins))
     guard = Guard(Core(cors=cors), Principals(digests) if tokens else None)
     claims = Claims(sessions, scopes, guard)
-    settings = Uploads(
-        max_file_bytes=max_file_bytes,
-        max_files=max_files,
-        require_sha256=require_sha256,
-        stall_timeout_seconds=stall_timeout,
-    )
-    offers = UploadOffers(store, credentials, scopes, clock, 120.0)
+    offers = UploadOffers(credentials, scopes, 120.0)
 
     async def nothing(_: FileRecord) -> None:
         """Nobody counts."""

@@ -21,6 +21,7 @@ from adapter.relay.files.upload_batch import FileLimits, UploadBatch
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.quota import Limits, Policy
+from adapter.settings.storage import Uploads
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Change, Row, Store
 from tests.relay.relaying import Clock
@@ -264,12 +265,14 @@ class Filing:
     def _registry(self) -> FileRegistry:
         limits = FileLimits(
             Limits(self.scope_bytes, self.total_bytes, self.artifacts, self.policy),
-            self.max_file_bytes,
-            self.max_files,
-            upload_ttl=self.upload_ttl,
-            artifact_ttl=self.artifact_ttl,
-            queue_wait=self.queue_wait,
-            sweep_grace=self.sweep_grace,
+            Uploads(
+                max_file_bytes=self.max_file_bytes,
+                max_files=self.max_files,
+                ttl_seconds=self.upload_ttl,
+                stall_timeout_seconds=self.queue_wait,
+            ),
+            self.artifact_ttl,
+            self.sweep_grace,
         )
         return FileRegistry(self.store, self.files, limits, self.clock, log.get_logger("test"), self.now)
 

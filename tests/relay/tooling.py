@@ -23,7 +23,6 @@ from adapter.relay.files.artifact_producer import Producer
 from adapter.relay.files.artifact_resources import (
     CapabilityStage,
     Document,
-    FileAccess,
     ResourceList,
     ResourceRead,
     ResourceTemplates,
@@ -37,9 +36,11 @@ from adapter.relay.files.large_results import (
 )
 from adapter.relay.files.read_artifact_tool import ABOVE, ReadArtifactTool, ReadRule
 from adapter.relay.files.rounds import RoundLimits, Rounds
+from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import FileLimits
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule
+from adapter.relay.files.upload_offers import UploadOffers
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.sessions.client_facts import client_infos
@@ -52,6 +53,7 @@ from adapter.rules.files.locators import Locator, Mode
 from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
+from adapter.settings.storage import Uploads
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
@@ -63,6 +65,7 @@ from tests.scripted import ScriptedAnswer, ScriptedReply
 BASE = "http://adapter.test"
 READ = ConsumerRule(server="one", argument="path")
 WRITE = ProducerRule(server="one", tool="write", argument="filename", locator=Locator("none"))
+UPLOADS = Uploads(max_file_bytes=1 << 20, max_files=10, ttl_seconds=100.0, stall_timeout_seconds=1.0)
 DOCUMENT = Document("doc://guide.md", "guide.md", "Guide", "# How")
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
@@ -134,33 +137,24 @@ class Tools:
         self.registry = FileRegistry(
             self.store,
             self.files,
-            FileLimits(
-                self.limits,
-                1 << 20,
-                10,
-                upload_ttl=100.0,
-                artifact_ttl=100.0,
-                queue_wait=1.0,
-                sweep_grace=300.0,
-            ),
+            FileLimits(self.limits, UPLOADS, artifact_ttl=100.0, sweep_grace=300.0),
             self.clock,
             logger,
         )
         self.credentials = Credentials(self.store, configured=b"secret", ttl=120.0, clock=self.clock)
         self.links = self.credentials
-        self.rounds = Rounds(
-            self.store, self.registry, self.files, self.credentials, self.round_limits, self.clock, logger
-        )
+        self.rounds = Rounds(self.registry, self.credentials, self.round_limits)
+        scopes = Scopes(self.store, per_principal=False, clock=self.clock)
+        self.offers_of_uploads = UploadOffers(self.credentials, scopes, 100.0)
         self.mirrors = ParamHeaders()
         self.notifications = notifications = Notifications()
         self.upstream = Acting(self.act)
-        access = FileAccess(self.registry, self.files, self.links)
         consuming = self.consuming
         if self.producing.edits:
             consuming = replace(consuming, edits=True)
-        consumer = Consumer(consuming, access, self.mirrors)
+        consumer = Consumer(consuming, self.registry, self.mirrors, self.offers_of_uploads)
         self.keeper = partial(
-            ArtifactKeeper, files=access, notifications=notifications, log=log.get_logger("test")
+            ArtifactKeeper, registry=self.registry, links=self.links, notifications=notifications
         )
         producer = Producer(self.keeper(self.producing), self.mirrors, self.clock, self.members)
         self.relaying = Relaying(self.upstream, self._stages(consumer, producer), self.store, self.clock)

@@ -14,13 +14,13 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from structlog.typing import FilteringBoundLogger
-
 from adapter.errors import AdapterError, BadJson, StorageFailed
 from adapter.files.port import CaptureLimit, Measure, StagedFile
-from adapter.relay.files.artifact_resources import FileAccess, iso
+from adapter.relay.files.artifact_resources import iso
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.file_transactions import NewFile
 from adapter.relay.files.round_index import COPIES, EDITED
+from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_consumer import HANDLES
 from adapter.relay.notifications import Notifications
 from adapter.relay.stages import Call
@@ -101,19 +101,22 @@ class ArtifactKeeper:
     """Keeps what one tool of one server produces, and tells of it."""
 
     rule: ProducerRule
-    files: FileAccess
+    registry: FileRegistry
+    links: Credentials
     notifications: Notifications
-    log: FilteringBoundLogger
+
+    def __post_init__(self) -> None:
+        self.files, self.log = self.registry.cache.files, self.registry.log
 
     async def written(self, call: Call, allocated: Allocated) -> Captured | None:
         """The file at the place that the tool was told, if it wrote one there. Raises AdapterError for one that was
         there and cannot be kept."""
         place = allocated.place
-        measure = None if place is None else await self.files.store.adopt(place, self.rule.limit)
+        measure = None if place is None else await self.files.adopt(place, self.rule.limit)
         if place is None or measure is None:
             return None
         record = await self._keep(call, allocated.name, measure, place=place)
-        return Captured(record, self.files.store.path_of(place))
+        return Captured(record, self.files.path_of(place))
 
     async def named(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
         """Each file that the result holds or names, when it is kept. Raises as ``written`` does."""
@@ -152,10 +155,8 @@ class ArtifactKeeper:
     async def _edited(self, call: Call, key: str, copy: str) -> Captured | None:
         """The copy of one file, None where it is as it was."""
         scope_id, kind, file_id = key.split("/")
-        given = await self.files.registry.find(scope_id, FileKind(kind), file_id)
-        taken = (
-            None if given is None else await self.files.store.take_copy(given.place, copy, self.rule.limit)
-        )
+        given = await self.registry.find(scope_id, FileKind(kind), file_id)
+        taken = None if given is None else await self.files.take_copy(given.place, copy, self.rule.limit)
         if given is None or taken is None:
             raise StorageFailed("A file is no longer where the tool was given it.")
         staging, measure = taken
@@ -164,7 +165,7 @@ class ArtifactKeeper:
             return None
         name, said = ArtifactName(given.filename, given=True), given.content.media_type
         record = await self._keep(call, name, measure, staging=staging, said=said)
-        return Captured(record, self.files.store.path_of(given.place, copy))
+        return Captured(record, self.files.path_of(given.place, copy))
 
     async def _located(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
         if length(result) <= AT_ONCE:
@@ -176,7 +177,7 @@ class ArtifactKeeper:
         for path in paths:
             if own and PurePosixPath(path).parts[-2:] in own:
                 continue
-            taken = await self.files.store.take(path, call.scope.id, began, self.rule.limit)
+            taken = await self.files.take(path, call.scope.id, began, self.rule.limit)
             if taken is not None:
                 staging, measure = taken
                 name = artifact_name(self.rule.tool, path)
@@ -196,7 +197,7 @@ class ArtifactKeeper:
         """Keep bytes that came inside a message. Raises AdapterError."""
         if self.rule.limit is not None:
             self.rule.limit.check(len(data))
-        staging = self.files.store.stage()
+        staging = self.files.stage()
         try:
             await staging.write(data)
             measure = await staging.finish()
@@ -221,7 +222,7 @@ class ArtifactKeeper:
                 scope = call.scope.id
                 place = Place(FileKind.ARTIFACT, scope, secrets.token_hex(16), stored_name(filename))
             file = NewFile(self.rule.server, filename, measure, said, self.rule.exposed)
-            return await self.files.registry.keep_artifact(call.scope, place, file, staging)
+            return await self.registry.keep_artifact(call.scope, place, file, staging)
         finally:
             if staging is not None:
                 await staging.discard()
@@ -230,13 +231,13 @@ class ArtifactKeeper:
 
     async def hold(self, call: Call, record: FileRecord) -> None:
         """Do not let a file go before the call is over. Raises FileGone, StoreUnavailable."""
-        call.defer(await self.files.registry.hold(record))
+        call.defer(await self.registry.hold(record))
 
     async def drop(self, records: Iterable[FileRecord]) -> None:
         """Let files go of which nobody will be told."""
         for record in records:
             try:
-                await self.files.registry.drop(record)
+                await self.registry.drop(record)
             except AdapterError as error:
                 self.log.warning("an artifact stays until it expires", tool=self.rule.tool, why=error.code)
 
@@ -250,14 +251,14 @@ class ArtifactKeeper:
 
     def shown(self, call: Call, record: FileRecord, raw: str | bytes | None = None) -> Shown:
         """The file as the result of this call tells of it."""
-        found, expires = record.content, self.files.registry.expires_at(record)
+        found, expires = record.content, self.registry.expires_at(record)
         return Shown(
             self.uri(record),
             record.id,
             ShownFile(record.filename, found.media_type, found.size, found.sha256),
             None if expires is None else iso(expires),
             record.exposed,
-            self.files.links.download(call.origin.base, record) if self.rule.downloads else None,
+            self.links.download(call.origin.base, record) if self.rule.downloads else None,
             raw,
         )
 

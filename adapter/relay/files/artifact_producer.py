@@ -79,7 +79,7 @@ class Producer:
     def __post_init__(self) -> None:
         self._rule = rule = self.keeper.rule
         self._log = self.keeper.log
-        self._files = self.keeper.files.store
+        self._files = self.keeper.files
         self._nothing_known = Redaction(self._files.roots, {})
         only_edits = rule.edits and rule.locator.mode == "none"
         self._may_name_none = (
@@ -213,7 +213,7 @@ class Producer:
         await self.keeper.hold(call, record)
         capture.kept.append(captured)
         if limit is not None and record.content.size <= limit:
-            raw = await content(self.keeper.files.registry, record)
+            raw = await content(self.keeper.registry, record)
         capture.shown.append(self.keeper.shown(call, record, raw))
 
     async def _let_go(self, place: Place | None) -> None:

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from adapter.errors import AdapterError, FileGone
-from adapter.files.port import FileStore
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.stages import Call, Stage, asked_cursor
@@ -245,14 +244,6 @@ def _unknown(call: Call, uri: str) -> bytes:
 
 def _failed(call: Call, code: int, message: str, uri: str, **more: str) -> bytes:
     return error_response(call.envelope.id_bytes, code, message, {"uri": uri, **more})
-
-
-class FileAccess(NamedTuple):
-    """The files of scopes as stages reach them: their records, their bytes and the links to them."""
-
-    registry: FileRegistry
-    store: FileStore
-    links: Credentials
 
 
 async def content(registry: FileRegistry, record: FileRecord) -> str | bytes:

@@ -57,7 +57,7 @@ class FileRegistry(FileTransactions):
     ) -> None:
         replica = secrets.token_hex(8)
         leases = ReplicaLeases(store, replica, now)
-        ttls = {FileKind.UPLOAD: limits.upload_ttl, FileKind.ARTIFACT: limits.artifact_ttl}
+        ttls = {FileKind.UPLOAD: limits.uploads.ttl_seconds, FileKind.ARTIFACT: limits.artifact_ttl}
         index = FileIndex(limits.quota, ttls, clock, leases.is_dead)
         cache = ScopeCache(store, files, index, replica, log, self._tell_gone)
         super().__init__(cache, StorageTotal(index, leases))
@@ -69,7 +69,7 @@ class FileRegistry(FileTransactions):
         """Called with the record of each file that is held no longer."""
         self._closing = asyncio.Event()
         self._tending: asyncio.Task[None] | None = None
-        self._queue = UploadQueue(limits.quota.scope_bytes, limits.queue_wait)
+        self._queue = UploadQueue(limits.quota.scope_bytes, limits.uploads.stall_timeout_seconds)
         self._batches: set[UploadBatch] = set()
         self._clock = clock
 

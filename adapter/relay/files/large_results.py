@@ -221,7 +221,7 @@ class LargeResultStage(Stage):
             digest = (await _beside(data, partial(sha256, data))).digest()
             record, file_id = None, known.get(digest)
             if file_id is not None:
-                record = await self.keeper.files.registry.find(call.scope.id, FileKind.ARTIFACT, file_id)
+                record = await self.keeper.registry.find(call.scope.id, FileKind.ARTIFACT, file_id)
             if record is None:
                 record = await self.keeper.store(call, part.name, data, media_type)
                 records.append(record)

@@ -13,10 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from structlog.typing import FilteringBoundLogger
-
 from adapter.errors import AdapterError, FileGone, LimitReached, StoreUnavailable
-from adapter.files.port import FileStore
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_index import ARTIFACT, COPIES, RoundIndex, WaitingRound
 from adapter.relay.files.signed_urls import Credentials, signature_of
@@ -32,7 +29,7 @@ from adapter.rules.calls.rounds import (
 )
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.redaction import Redaction
-from adapter.state.port import ABSENT, Conflict, Delete, Row, Store, every_row
+from adapter.state.port import ABSENT, Conflict, Delete, Row, every_row
 from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Replace, edit
 
@@ -73,21 +70,19 @@ class RoundLimits:
 
 @dataclass(eq=False)
 class Rounds:
-    """Pending rounds of all servers, kept in the state store too. ``clock`` gives Unix time in seconds.
+    """Pending rounds of all servers, kept in the state store too.
 
     A stage of every tool that is told a place or a link, before the stages that tell it.
     While a round waits, its place is not swept, and the files and links that its tool was given do not expire.
     """
 
-    store: Store
     registry: FileRegistry
-    files: FileStore
     credentials: Credentials
     limits: RoundLimits
-    clock: Callable[[], float]
-    log: FilteringBoundLogger
 
     def __post_init__(self) -> None:
+        self.store, self.clock = self.credentials.store, self.credentials.clock
+        self.files, self.log = self.registry.cache.files, self.registry.log
         self._path_free = Redaction(self.files.roots, {})
         self._index = RoundIndex()
         self._any = True

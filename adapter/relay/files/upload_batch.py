@@ -18,6 +18,7 @@ from adapter.relay.files.file_index import StagedBytes
 from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, Spend
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.quota import Limits
+from adapter.settings.storage import Uploads
 
 FILL = 16 * 1024 * 1024
 """Bytes for which one hop to a thread costs nothing that shows."""
@@ -112,17 +113,13 @@ class UploadQueue:
 class FileLimits:
     """The limits of the files that scopes hold.
 
-    ``upload_ttl`` and ``artifact_ttl`` are seconds since the last access; None: the file lives as long as its scope.
-    ``queue_wait``: seconds that a batch waits for other batches of its scope. ``sweep_grace``: age in seconds from
-    which a file without a record is removed; None: such a file is never removed.
+    ``artifact_ttl`` is seconds since the last access; None: the file lives as long as its scope. ``sweep_grace``: age
+    in seconds from which a file without a record is removed; None: such a file is never removed.
     """
 
     quota: Limits
-    max_file_bytes: int
-    max_files: int
-    upload_ttl: float | None
+    uploads: Uploads
     artifact_ttl: float | None
-    queue_wait: float
     sweep_grace: float | None
 
 
@@ -164,11 +161,11 @@ class UploadBatch:
         """
         assert self._coming is None, "one file ends before the next begins"
         self._check_scope()
-        if len(self._arrived) >= self.limits.max_files:
+        if len(self._arrived) >= (most := self.limits.uploads.max_files):
             raise FileTooLarge(
-                f"One upload may have {self.limits.max_files} files (uploads.max_files); send the other "
+                f"One upload may have {most} files (uploads.max_files); send the other "
                 "files in another upload.",
-                data={"limit": self.limits.max_files, "setting": "uploads.max_files"},
+                data={"limit": most, "setting": "uploads.max_files"},
             )
         self._coming = filename, declared_type, self.transactions.cache.files.stage()
         self._size = 0
@@ -207,7 +204,7 @@ class UploadBatch:
     def _reserve(self, most: int) -> int:
         """Count bytes that may come, at most ``most``; 0 where these would be few."""
         limits = self.limits
-        room = min(FILL, limits.max_file_bytes - self._size)
+        room = min(FILL, limits.uploads.max_file_bytes - self._size)
         for limit in (limits.quota.scope_bytes, self.bound):
             if limit is not None:
                 room = min(room, limit - self.staged.size)
@@ -235,11 +232,11 @@ class UploadBatch:
             await self.transactions.make_room(self.staged.scope_id, FileKind.UPLOAD, whole, self.staged.size)
 
     def _check_size(self, more: int) -> None:
-        limits = self.limits
-        if self._size + more > limits.max_file_bytes:
+        limits, most = self.limits, self.limits.uploads.max_file_bytes
+        if self._size + more > most:
             raise FileTooLarge(
-                f"The file is larger than the {limits.max_file_bytes} bytes that uploads.max_file_bytes allows.",
-                data={"limit": limits.max_file_bytes, "setting": "uploads.max_file_bytes"},
+                f"The file is larger than the {most} bytes that uploads.max_file_bytes allows.",
+                data={"limit": most, "setting": "uploads.max_file_bytes"},
             )
         if limits.quota.scope_bytes is not None and self.staged.size + more > limits.quota.scope_bytes:
             raise QuotaReached(

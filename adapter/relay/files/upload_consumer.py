@@ -14,10 +14,11 @@ from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 from adapter.errors import FileChanged, FileGone
-from adapter.relay.files.artifact_resources import FileAccess
 from adapter.relay.files.attachments import AttachmentStage, HandleRefused
+from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_index import ARTIFACT, COPIES, EDITED
 from adapter.relay.files.rounds import DELIVERED, noted_earlier
+from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_offers import UploadOffers
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.replies import edited
@@ -72,10 +73,10 @@ class Consumer:
     """The stage of the tools of one upload consumer. With ``attached`` it takes files that a host attaches too."""
 
     rule: ConsumerRule
-    files: FileAccess
+    registry: FileRegistry
     mirrors: ParamHeaders
+    offers: UploadOffers
     attached: AttachmentStage | None = None
-    offers: UploadOffers | None = None
 
     async def ask(self, call: Call) -> bytes | None:
         await self.mirrors.check(call)
@@ -94,7 +95,7 @@ class Consumer:
         return await edited(response, partial(without_paths, response, self._withheld(call)))
 
     def _withheld(self, call: Call) -> Redaction:
-        return Redaction(self.files.store.roots, call.notes.get(HANDLES, {}))
+        return Redaction(self.registry.cache.files.roots, call.notes.get(HANDLES, {}))
 
     async def _resolve(self, call: Call) -> None:
         """Put what is delivered in the place of each handle. Raises HandleRefused, FileChanged, FileGone."""
@@ -107,7 +108,7 @@ class Consumer:
                 f"spelling, with the objects and lists of the tool's schema; call {rule.helper} to get a handle."
             )
         delivered = []
-        delivery = _Delivery(rule, self.files)
+        delivery = _Delivery(rule, self.registry, self.offers.credentials)
         for found in values(call.request, rule.argument):
             path, value = found.path, found.value
             record = await self._record(call, value)
@@ -133,7 +134,7 @@ class Consumer:
             return None
         if handle.scope != call.scope.id:
             return await self._offered(call, handle) if kind is FileKind.UPLOAD else None
-        record = await self.files.registry.find(handle.scope, kind, handle.id)
+        record = await self.registry.find(handle.scope, kind, handle.id)
         if record is None:
             return None
         # An upload was meant for one server; an artifact may be handed on, but under its own name only.
@@ -146,11 +147,9 @@ class Consumer:
         In the scope that owns the file it is good also when the offer is over, for as long as the file lives.
         """
         server, principal = self.rule.server, call.origin.caller.principal
-        if self.offers is None:
-            return None
         known = await self.offers.find_of(server, principal, handle.scope)
         scope = call.scope.id if known is None else known.offer.scope
-        record = await self.files.registry.find(scope, FileKind.UPLOAD, handle.id)
+        record = await self.registry.find(scope, FileKind.UPLOAD, handle.id)
         if record is None or record.batch != handle.scope or record.server != server:
             return None
         if known is not None:
@@ -179,7 +178,8 @@ class _Delivery:
     """The texts that replace the handles of one call. A file that is named twice is delivered once."""
 
     rule: ConsumerRule
-    files: FileAccess
+    registry: FileRegistry
+    links: Credentials
     _texts: dict[str, str] = field(default_factory=dict, init=False)
     _inline: int = field(default=0, init=False)
 
@@ -190,7 +190,7 @@ class _Delivery:
         """
         text = self._texts.get(record.key)
         if text is None:
-            call.defer(await self.files.registry.hold(record))
+            call.defer(await self.registry.hold(record))
             text = self._texts[record.key] = await self._text(call, record, handle)
             link = text if self.rule.delivery == "url" else None
             call.notes.setdefault(DELIVERED, {})[record.key] = link
@@ -208,9 +208,9 @@ class _Delivery:
             case "file_uri":
                 return PurePosixPath(await self._path(call, record, handle)).as_uri()
             case "url":
-                await self.files.registry.confirm(record)
+                await self.registry.confirm(record)
                 earlier: str | None = (noted_earlier(call, DELIVERED) or {}).get(record.key)
-                return earlier or self.files.links.delivery(call.origin.base, record)
+                return earlier or self.links.delivery(call.origin.base, record)
             case "base64":
                 return await self._base64(record)
             case "data_uri":
@@ -220,18 +220,18 @@ class _Delivery:
         """A path that stands for ``handle``: of the stored file, or of a copy that is this call's own."""
         copy = None
         if self.rule.edits is False:
-            await self.files.registry.confirm(record)
+            await self.registry.confirm(record)
         else:
             copies = call.notes.setdefault(COPIES, {})
             copy = copies.get(record.key)  # the tool's other consumer may have been given the same file
             if copy is None:
                 copy = (noted_earlier(call, COPIES) or {}).get(record.key) or secrets.token_hex(16)
-                await self.files.registry.lend(record, copy)
-                call.defer(partial(self.files.store.give_back, record.place, copy))
+                await self.registry.lend(record, copy)
+                call.defer(partial(self.registry.cache.files.give_back, record.place, copy))
                 copies[record.key] = copy
             if self.rule.edits:
                 call.notes.setdefault(EDITED, set()).add(record.key)
-        path = self.files.store.path_of(record.place, copy)
+        path = self.registry.cache.files.path_of(record.place, copy)
         call.notes.setdefault(HANDLES, {})[path] = handle
         return path
 
@@ -243,7 +243,7 @@ class _Delivery:
                 f"most {limit} "
                 "bytes (max_inline_bytes of its adapter)."
             )
-        file = await self.files.registry.read(record)
+        file = await self.registry.read(record)
         try:
             return base64.b64encode(await file.whole()).decode("ascii")
         finally:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import NamedTuple, Protocol
@@ -30,7 +30,7 @@ from adapter.rules.files.upload_offers import (
     decode_offer,
     encode_offer,
 )
-from adapter.state.port import ABSENT, Store, StoreListener, delete_overdue
+from adapter.state.port import ABSENT, StoreListener, delete_overdue
 
 TABLE = "upload_offers"
 
@@ -67,17 +67,14 @@ class KnownOffer:
 
 @dataclass(eq=False)
 class UploadOffers(StoreListener):
-    """Makes offers and knows what becomes of them. ``clock`` gives Unix time, ``upload_ttl`` is how many seconds files
-    live after their last use at least.
-    """
+    """Makes offers and knows what becomes of them. Files live ``upload_ttl`` seconds after their last use at least."""
 
-    store: Store
     credentials: Credentials
     scopes: Scopes
-    clock: Callable[[], float]
     upload_ttl: float = 0.0
 
     def __post_init__(self) -> None:
+        self.store, self.clock = self.credentials.store, self.credentials.clock
         self._lifetime = max(self.upload_ttl, self.credentials.page_ttl, self.credentials.ttl)
         self._coming: dict[str, list[Incoming]] = {}
         self._watchers: dict[str, set[asyncio.Event]] = {}

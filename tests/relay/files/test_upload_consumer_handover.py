@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.relay.files.artifact_resources import FileAccess
 from adapter.relay.files.upload_consumer import Consumer
 from adapter.relay.param_headers import ParamHeaders
 from adapter.rules.access.principals import Scope, principal_scope
@@ -38,7 +37,7 @@ class Second:
     def __init__(self, first: Tools) -> None:
         self.upstream = Acting(saying("seen"))
         rule = replace(READ, server="two")
-        stage = Consumer(rule, FileAccess(first.registry, first.files, first.links), ParamHeaders())
+        stage = Consumer(rule, first.registry, ParamHeaders(), first.offers_of_uploads)
         self.relaying = Relaying(self.upstream, of_tools(read=stage), first.store, first.clock)
 
     async def read(self, uri: str, session: str | None) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Helping:
         self.credentials = Credentials(
             store, configured=None, ttl=120.0, clock=self.relaying.clock, page_ttl=900.0
         )
-        self.offers = UploadOffers(store, self.credentials, self.scopes, self.relaying.clock)
+        self.offers = UploadOffers(self.credentials, self.scopes)
         stage = HelperTool(offer, self.offers)
         self.relaying = Relaying(
             ScriptedUpstream(), of_tools(**{offer.tool_name: stage}), store, self.relaying.clock
@@ -199,7 +199,7 @@ async def test_word_of_a_batch_shortens_no_offer() -> None:
     store, clock = SharedMemory().replica(), Clock()
     scopes = Scopes(store, per_principal=False, clock=clock)
     credentials = Credentials(store, configured=b"secret", ttl=120.0, clock=clock, page_ttl=900.0)
-    offers = UploadOffers(store, credentials, scopes, clock)
+    offers = UploadOffers(credentials, scopes)
     await scopes.open()
     issued = await offers.issue("demo", "ada", scopes.of_principal("ada"))
     late, first = [await offers.find_of("demo", "ada", batch_of(issued.upload_id)) for _ in range(2)]
