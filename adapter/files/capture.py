@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from adapter.errors import StorageFailed
 from adapter.files.areas import FoundFile, entered, identity, is_own_file, open_own, walk
-from adapter.files.disk import Disk
 from adapter.files.port import CaptureLimit, Measure
 from adapter.files.staging import HEAD
 from adapter.rules.files.file_records import AREAS, FileKind
@@ -125,35 +124,46 @@ def _components(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-def measure_at_once(found: FoundFile, limit: CaptureLimit | None) -> Measure | None:
-    """Hash a file where it lies, in a thread already. None for one that is too large to do so in one go, or does
-    not keep still meanwhile. Raises FileTooLarge above ``limit``."""
-    before = found.status
-    if before.st_size > _SLICE:
+class Measuring:
+    """The measure of a file where it lies, taken in threads, so many bytes at a time. Raises FileTooLarge above
+    ``limit``."""
+
+    def __init__(self, found: FoundFile, limit: CaptureLimit | None) -> None:
+        self.descriptor = found.descriptor
+        self._limit, self._began, self._left = limit, monotonic(), _MEASURINGS
+        self._begin(found.status)
+
+    def _begin(self, status: os.stat_result) -> None:
+        check(self._limit, status.st_size, self._began)
+        self._before, self._digest, self._done = status, hashlib.sha256(), 0
+
+    def go_on(self) -> Measure | None:
+        """Hash some bytes more. The measure when these were the last, and all are on the disk; None until then.
+
+        Raises FileTooLarge above the limit, StorageFailed if the file does not keep still or takes too long.
+        """
+        # Most files of tools are small, and making a buffer of a mebibyte would take longer than hashing them.
+        count = length = min(_PIECE, max(_LEAST, self._before.st_size - self._done + 1))
+        buffer, end = memoryview(bytearray(length)), self._done + _SLICE
+        with self.descriptor as number:
+            # Fewer bytes than were asked for are the last; whoever is not sure of that compares the sizes.
+            while self._done < end and count == length:
+                count = os.preadv(number, [buffer], self._done)
+                self._digest.update(buffer[:count])
+                self._done += count
+            check(self._limit, self._done, self._began)
+            if count == length:
+                return None
+            head, after = os.pread(number, HEAD, 0), os.fstat(number)
+            kept_still = (after.st_size, after.st_mtime_ns) == (self._done, self._before.st_mtime_ns)
+            if kept_still and is_own_file(after):
+                os.fsync(number)
+                return Measure(self._done, self._digest.hexdigest(), head, after.st_mtime_ns)
+        self._left -= 1
+        if not self._left:
+            raise StorageFailed("The tool's file kept changing while it was read.")
+        self._begin(after)
         return None
-    if limit is not None:
-        limit.check(before.st_size)
-    digest = hashlib.sha256()
-    size = _hash_slice(found, 0, digest)
-    return _measured(found, before, size, digest)
-
-
-async def measure(found: FoundFile, limit: CaptureLimit | None, disk: Disk) -> Measure:
-    """Hash a file of any size where it lies. Raises FileTooLarge above ``limit``, StorageFailed if it does
-    not keep still meanwhile or takes too long."""
-    before, began = found.status, monotonic()
-    for _ in range(_MEASURINGS):
-        check(limit, before.st_size, began)
-        digest = hashlib.sha256()
-        offset = 0
-        while (done := await disk.do(_hash_slice, found, offset, digest)) > 0:
-            offset += done
-            check(limit, offset, began)
-        measured = await disk.do(_measured, found, before, offset, digest)
-        if measured is not None:
-            return measured
-        before = await disk.do(_status, found)
-    raise StorageFailed("The tool's file kept changing while it was read.")
 
 
 class FileBytes:
@@ -182,33 +192,3 @@ def check(limit: CaptureLimit | None, size: int, began: float) -> None:
     """Raise as the limit does for a file of which so many bytes were read since ``began`` (monotonic seconds)."""
     if limit is not None:
         limit.check(size, monotonic() - began)
-
-
-def _measured(found: FoundFile, before: os.stat_result, size: int, digest: hashlib._Hash) -> Measure | None:
-    """What was found in ``size`` bytes that were hashed; None if the file is another than it was before."""
-    with found.descriptor as number:
-        head = os.pread(number, HEAD, 0)
-        after = os.fstat(number)
-    if (after.st_size, after.st_mtime_ns) != (size, before.st_mtime_ns) or not is_own_file(after):
-        return None
-    return Measure(size, digest.hexdigest(), head, after.st_mtime_ns)
-
-
-def _hash_slice(found: FoundFile, offset: int, digest: hashlib._Hash) -> int:
-    # Most files of tools are small, and making a buffer of a mebibyte would take longer than hashing them.
-    length = min(_PIECE, max(_LEAST, found.status.st_size - offset + 1))
-    buffer = memoryview(bytearray(length))
-    done = 0
-    with found.descriptor as number:
-        count = length
-        # Fewer bytes than were asked for are the last; whoever is not sure of that compares the sizes.
-        while done < _SLICE and count == length:
-            count = os.preadv(number, [buffer], offset + done)
-            digest.update(buffer[:count])
-            done += count
-    return done
-
-
-def _status(found: FoundFile) -> os.stat_result:
-    with found.descriptor as number:
-        return os.fstat(number)

@@ -138,13 +138,12 @@ class Shelf:
         self._release(place)
 
     async def adopt(self, place: Place, limit: CaptureLimit | None) -> Measure | None:
-        way = areas.directory_of(place)
-        found, measure = await self._disk.do(self._look_at, way, place.name, limit)
-        if found is None:
-            return measure
+        found = await self._disk.do(self._look_at, areas.directory_of(place), place.name, limit)
+        if not isinstance(found, capture.Measuring):
+            return found
         with contextlib.closing(found.descriptor):
-            measure = await capture.measure(found, limit, self._disk)
-            await self._disk.do(self._settle, found)
+            while (measure := await self._disk.do(found.go_on)) is None:
+                """It is large, or does not keep still."""
         return measure
 
     async def take(
@@ -182,27 +181,18 @@ class Shelf:
             areas.claim(directory)
         return claim
 
-    def _look_at(
-        self, way: Way, name: str, limit: CaptureLimit | None
-    ) -> tuple[areas.FoundFile | None, Measure | None]:
-        """What a tool wrote: its measure, settled, where it is small enough for one hop; else the file, open."""
+    def _look_at(self, way: Way, name: str, limit: CaptureLimit | None) -> capture.Measuring | Measure | None:
+        """What a tool wrote: its measure where it is small enough for one hop, else how far that has come."""
         found = areas.open_at(self._root.base, way, name)
         if found is None:
-            return None, None
-        try:
-            measure = capture.measure_at_once(found, limit)
+            return None
+        with contextlib.ExitStack() as unless_it_goes_on:
+            unless_it_goes_on.callback(found.descriptor.close)
+            measuring = capture.Measuring(found, limit)
+            measure = measuring.go_on()
             if measure is None:
-                return found, None
-            self._settle(found)
-        except BaseException:
-            found.descriptor.close()
-            raise
-        found.descriptor.close()
-        return None, measure
-
-    def _settle(self, found: areas.FoundFile) -> None:
-        with found.descriptor as number:
-            os.fsync(number)
+                unless_it_goes_on.pop_all()
+        return measure or measuring
 
     def _release(self, place: Place) -> None:
         claim = self._allocated.pop(areas.directory_of(place), None)
