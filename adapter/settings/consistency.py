@@ -12,12 +12,9 @@ from adapter.settings.section import Problem
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, UpstreamSettings
+from adapter.settings.servers.stages import StageKeys
 from adapter.settings.servers.upstream_auth import auth_problems
 from adapter.settings.storage import RedisState
-
-NOTHING_KEPT = (
-    "configures a cache that is not enabled: add enabled: true, or set servers[].tools.cache.enabled"
-)
 
 
 def inconsistencies(settings: Settings) -> Iterator[Problem]:
@@ -88,21 +85,29 @@ def _hosted_tools(server: ServerSettings, path: str, settings: Settings) -> Iter
 def _stage_problems(
     tool: ToolSettings, place: str, server: ServerSettings, settings: Settings
 ) -> Iterator[Problem]:
-    if tool.presenter is not None and tool.presenter not in settings.presenters:
-        yield Problem(f"{place}.presenter", f"there is no presenter with the name {tool.presenter}")
+    yield from _useless(tool, place, server, settings)
     if server.tools.require_auth and server.stages_of(tool).auth is None:
         sentence = (
             f"{tool.name} has no auth, but tools.require_auth is set; to allow everybody, use the "
             "plugin allow_all"
         )
         yield Problem(place, sentence)
-    if tool.cache.idle(server.tools.cache.enabled):
-        yield Problem(f"{place}.cache", NOTHING_KEPT)
     exactly = server.stages.get(tool.name)
     if tool.handler is not None and (tool.cache.enabled or (exactly is not None and exactly.cache.enabled)):
         yield Problem(
             f"{place}.cache", "is only for read-only statements: results of scripts cannot be cached"
         )
+
+
+def _useless(stages: StageKeys, place: str, server: ServerSettings, settings: Settings) -> Iterator[Problem]:
+    """Find a presenter that is missing, and a cache that keeps nothing."""
+    if stages.presenter is not None and stages.presenter not in settings.presenters:
+        yield Problem(f"{place}.presenter", f"there is no presenter with the name {stages.presenter}")
+    if stages.cache.idle(server.tools.cache.enabled):
+        sentence = (
+            "configures a cache that is not enabled: add enabled: true, or set servers[].tools.cache.enabled"
+        )
+        yield Problem(f"{place}.cache", sentence)
 
 
 def _work_problems(tool: ToolSettings, place: str, connectors: set[str]) -> Iterator[Problem]:
@@ -129,11 +134,7 @@ def _presenters(settings: Settings) -> Iterator[Problem]:
     yield from _embeds(settings.presenters)
     for index, server in enumerate(settings.servers):
         for glob, stages in server.stages.items():
-            if stages.cache.idle(server.tools.cache.enabled):
-                yield Problem(f"servers[{index}].stages.{glob}.cache", NOTHING_KEPT)
-            if stages.presenter is not None and stages.presenter not in settings.presenters:
-                sentence = f"there is no presenter with the name {stages.presenter}"
-                yield Problem(f"servers[{index}].stages.{glob}.presenter", sentence)
+            yield from _useless(stages, f"servers[{index}].stages.{glob}", server, settings)
 
 
 def _embeds(presenters: Mapping[str, PresenterSettings]) -> Iterator[Problem]:

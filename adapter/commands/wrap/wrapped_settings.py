@@ -9,11 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from adapter.rules.files.file_arguments import Direction, FileArgument, may_edit, propose
 from adapter.rules.text.unicode import shown
-from adapter.settings.file.host_servers import ConvertedServers
+from adapter.settings.file.host_servers import ConvertedServers, as_yaml
 from adapter.settings.file.load import load
 from adapter.settings.file.yaml_text import listen_address
 from adapter.settings.root import Settings
@@ -121,7 +119,7 @@ class WrappedServers(NamedTuple):
         }
         if self.oauth:
             tree["core"]["public_base_url"] = _base(port)
-        return _HEAD + _yaml(tree), converted.variables
+        return _HEAD + as_yaml(tree), converted.variables
 
     def _mounts(self) -> dict[str, Any]:
         return {"mounts": [{"id": self.id, "servers": ["*"]}]} if len(self.servers) > 1 else {}
@@ -136,12 +134,6 @@ _HEAD = (
     "# Written by mcp-adapter wrap. mcp-adapter serve uses it in this folder; "
     "mcp-adapter config reference explains each key.\n"
 )
-
-
-def _yaml(tree: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(
-        dict(tree), sort_keys=False, allow_unicode=True, default_flow_style=None, width=1000
-    )
 
 
 def _absolute(program: str) -> str:

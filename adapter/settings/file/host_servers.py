@@ -81,13 +81,7 @@ class ConvertedServers:
 
     def as_yaml(self) -> str:
         """The section ``servers`` as text, ending in one newline."""
-        return yaml.safe_dump(
-            {"servers": self.entries},
-            sort_keys=False,
-            allow_unicode=True,
-            default_flow_style=None,
-            width=1000,
-        )
+        return as_yaml({"servers": self.entries})
 
     def _add(self, name: str, server: Mapping[str, Any]) -> None:
         if server.get("disabled") is True or server.get("enabled") is False:
@@ -216,6 +210,13 @@ class ConvertedServers:
         self._values[variable] = value
         self.variables.setdefault(variable, f"{place} of {id_}")
         return f"${{{variable}}}"
+
+
+def as_yaml(tree: Mapping[str, Any]) -> str:
+    """The text of a settings file, with short lists on one line."""
+    return yaml.safe_dump(
+        dict(tree), sort_keys=False, allow_unicode=True, default_flow_style=None, width=1000
+    )
 
 
 def _split(url: str) -> SplitResult:
