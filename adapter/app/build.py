@@ -11,7 +11,7 @@ from adapter import log
 from adapter.app.base import build_sessions
 from adapter.app.console import BuiltConsole, LazyConsole
 from adapter.app.core import Core, build_cleanup, build_relay
-from adapter.app.edge import build_body_terms, build_front, build_guard, record
+from adapter.app.edge import build_front, build_guard, record
 from adapter.app.files import FileSecrets
 from adapter.app.servers import Upstreams, build_servers
 from adapter.app.state import build_store, with_fallback
@@ -19,6 +19,7 @@ from adapter.app.tools import ToolGuards
 from adapter.edge.health import Health
 from adapter.edge.http.access import Bases
 from adapter.edge.http.bodies import BodyLimits
+from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.limits import Patience
 from adapter.edge.router import Front
 from adapter.oauth.port import TokenVerifier
@@ -178,7 +179,7 @@ def _build_edge(app: App, verifier: TokenVerifier | None) -> None:
     if app.plans is not None:
         app.plans.require()
     app.front = build_front(app)
-    app.bodies = build_body_terms(settings)
+    app.bodies = BodyLimits(RequestBuffers(core.max_buffered_bytes, largest=core.max_request_bytes))
     app.patience = Patience()
 
 

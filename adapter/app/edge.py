@@ -13,8 +13,6 @@ import orjson
 from adapter import log
 from adapter.app.core import Core
 from adapter.edge.http.access import Guard
-from adapter.edge.http.bodies import BodyLimits
-from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.credentials import AccessTokens
 from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.mcp.endpoint import Endpoint
@@ -134,16 +132,6 @@ def _places(settings: Settings) -> list[tuple[str, str]]:
     if prometheus.enabled and prometheus.port is None:
         places.append(("metrics", prometheus.path))
     return [*places, ("health", "/healthz")]
-
-
-# --- connections ------------------------------------------------------------------------------------------------
-
-
-def build_body_terms(settings: Settings) -> BodyLimits:
-    """Build the limits of memory and time that hold for bodies of requests."""
-    return BodyLimits(
-        RequestBuffers(settings.core.max_buffered_bytes, largest=settings.core.max_request_bytes)
-    )
 
 
 # --- access -----------------------------------------------------------------------------------------------------

@@ -68,10 +68,10 @@ async def running(
     """
     async with awake(app):
         listener = await listen(app)
-        private, metrics = _ReplicaListener(app), None
+        opened, metrics = [(app.front, listener)], None
         try:
             metrics = await _open_metrics(app)
-            await private.open(listener)
+            await _join(app, opened)
             yield listener.address
         finally:
             if metrics is not None:
@@ -80,9 +80,11 @@ async def running(
             grace = grace or Grace(app.settings.core.shutdown_grace_seconds)
             grace.begin()
             app.files.stop_waiting()
-            await private.leave()
-            listener.close()
-            await asyncio.gather(_finish(listener, app.front, grace), private.close(grace))
+            if app.replicas is not None:
+                await app.replicas.leave()
+            for _, each in opened:
+                each.close()
+            await asyncio.gather(*(_finish(each, front, grace) for front, each in opened))
 
 
 async def _open_metrics(app: App) -> Listener | None:
@@ -98,40 +100,17 @@ async def _finish(listener: Listener, front: Front, grace: Grace) -> None:
     await listener.drop()
 
 
-class _ReplicaListener:
-    """The place where other replicas reach this one: ``core.replica.listen``, or the public listener.
-
-    Without other replicas all methods do nothing.
+async def _join(app: App, opened: list[tuple[Front, Listener]]) -> None:
+    """Be found by other replicas: at ``core.replica.listen``, whose listener joins those that are ``opened``, or at the
+    first of these, which is the public one. Raises OSError, StoreUnavailable.
     """
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._parts = app.replicas
-        self._opened: tuple[Front, Listener] | None = None
-
-    async def open(self, public: Listener) -> None:
-        """Be found by other replicas. Raises OSError, StoreUnavailable."""
-        if self._parts is None:
-            return
-        place, address = self._parts.place, public.address
-        if place is not None:
-            front = self._app.front.only(self._parts.branch)
-            patience, bodies = self._app.patience, self._app.bodies
-            listener = await Listener.open(_places(self._app, front), *place, patience, bodies)
-            self._opened, address = (front, listener), listener.address
-        await self._parts.join(address)
-
-    async def leave(self) -> None:
-        """Take no more requests of others."""
-        if self._parts is not None:
-            await self._parts.leave()
-
-    async def close(self, grace: Grace) -> None:
-        """Let what is under way finish within the ``grace``."""
-        if self._opened is not None:
-            front, listener = self._opened
-            listener.close()
-            await _finish(listener, front, grace)
+    if app.replicas is None:
+        return
+    if app.replicas.place is not None:
+        front = app.front.only(app.replicas.branch)
+        places, (host, port) = _places(app, front), app.replicas.place
+        opened.append((front, await Listener.open(places, host, port, app.patience, app.bodies)))
+    await app.replicas.join(opened[-1][1].address)
 
 
 @contextlib.asynccontextmanager
