@@ -48,7 +48,9 @@ class BridgesForModernClients:
         )
         shared = self._shared.get(entry.id) or self._sharing(server, upstream)
         legacy = LegacySessions(upstream, shared, like, shares, base.log, Deadlines())
-        bridge = ServerBridge(entry.id, legacy, self._parked, server.timeouts.total, not entry.upstream.kind.own_http)
+        bridge = ServerBridge(
+            entry.id, legacy, self._parked, server.timeouts.total, not entry.upstream.kind.own_http
+        )
         clients = ModernClients(LegacyServer(bridge))
         if self._replicas is not None:
             clients.forward = self._replicas.forward_to(f"{entry.id}#modern", clients)
