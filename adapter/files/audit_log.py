@@ -111,10 +111,10 @@ class AuditLog:
 
     async def write(self, line: bytes) -> None:
         """Append a line, which ends in a newline. Raises AuditUnavailable."""
+        if self.write_at_once(line):
+            return
         if self._closed or self._stuck or len(self._waiting) >= MOST_WAITING:
             raise AuditUnavailable
-        if not self._writing and self._write_here(line):
-            return
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         if not self._waiting:
@@ -138,12 +138,12 @@ class AuditLog:
     def _close(self) -> None:
         if self._file is not None and self._fd is not None:
             os.close(self._fd)
-            self._fd = None
+            self._fd, self._local = None, False
 
-    def _write_here(self, line: bytes) -> bool:
-        """Write a line on the loop, if that takes no time. A line for which this is False is left to the thread."""
+    def write_at_once(self, line: bytes) -> bool:
+        """Write a line on the loop, if that takes no time. One for which this is False is left to ``write``."""
         began = self._now()
-        if self._fd is None or not self._local or self._stale or began < self._slow_until:
+        if not self._local or self._writing or self._stale or began < self._slow_until:
             return False
         waits = self._usage().ru_nvcsw if began < self._watched_until else None
         try:
@@ -151,6 +151,7 @@ class AuditLog:
                 if self._was_renamed():
                     return False
                 self._looked = began
+            assert self._fd is not None, "a file that is local is open"
             self._write_whole(self._fd, line)
             self.failing = False
         except OSError:
@@ -226,9 +227,10 @@ class AuditLog:
         except BlockingIOError:  # a pipe that does not wait is waited for
             select.select([], [fd], [], FULL_FOR)
             count = os.write(fd, data)
-        self._torn = count < len(data) and (count > 0 or self._torn)
         if count < len(data):
+            self._torn = count > 0 or self._torn
             raise OSError("the line was cut off")
+        self._torn = False
 
     def _require_open(self) -> int:
         if self._file is None:

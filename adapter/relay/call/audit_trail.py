@@ -18,11 +18,17 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.exchange import ClientRequest, ClientResponse, requests_of
 from adapter.relay.replies import EVENT_STREAM, media_type
 from adapter.rules.access.sessions import session_key
-from adapter.rules.calls.audit_record import AUDITED, AuditRecord, arguments_digest
+from adapter.rules.calls.audit_record import (
+    AUDITED,
+    LONGEST_NAME,
+    AuditRecord,
+    ProcessName,
+    arguments_digest,
+)
 from adapter.rules.calls.request_outcomes import CLIENT_GONE, OK, AnswerReader, RequestOutcome, is_success
 from adapter.rules.files.file_records import FileRecord
 from adapter.settings.telemetry import AuditSettings
-from adapter.wire.envelope import Envelope, parse
+from adapter.wire.envelope import REQUEST, Batch, Envelope, parse
 
 APART = 1 << 16
 """Bytes of a message that is looked into in a thread."""
@@ -39,6 +45,24 @@ class AuditSink(Protocol):
     async def write(self, line: bytes) -> None:
         """Append a line. Raises AuditUnavailable."""
 
+    def write_at_once(self, line: bytes) -> bool:
+        """Append a line, or return False where that may take its time."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AuditedMessage:
+    """A message of a client with requests to record. It was ``asked`` with so many bytes (``size``).
+
+    ``began`` is Unix time in nanoseconds, ``since`` the same moment of the performance counter. Its ``records`` are
+    made when they are needed, which few are: see ``AuditTrail.write_success``.
+    """
+
+    asked: Envelope | Batch | None
+    began: int
+    since: float
+    size: int
+    records: list[AuditRecord] | None = None
+
 
 @dataclass(eq=False, repr=False)
 class AuditTrail:
@@ -48,7 +72,7 @@ class AuditTrail:
 
     sink: AuditSink
     settings: AuditSettings
-    place: tuple[tuple[str, str | int], ...]
+    place: ProcessName
     background: BackgroundTasks
     log: FilteringBoundLogger
 
@@ -57,34 +81,49 @@ class AuditTrail:
         """True where no call goes on without a record."""
         return self.settings.on_failure == "refuse"
 
-    async def begin(self, ask: ClientRequest) -> list[AuditRecord]:
-        """The records of the requests in a message, none for other messages. Raises AuditUnavailable."""
-        sender, requests = ask.sender, requests_of(ask.envelope)
-        records = [
+    def begin(self, ask: ClientRequest, since: float) -> AuditedMessage | None:
+        """The message, if there are requests in it to record."""
+        asked = ask.envelope
+        if type(asked) is Envelope and (asked.method not in AUDITED or asked.kind is not REQUEST):
+            return None
+        message = AuditedMessage(asked, time.time_ns(), since, len(ask.body))
+        # The bodies of a batch's members are gone when they have been sent.
+        return message if type(asked) is Envelope or self.records_of(message, ask) else None
+
+    def records_of(self, message: AuditedMessage, ask: ClientRequest) -> list[AuditRecord]:
+        """The records of a message. They name the tool that code mode has put in the place of its own."""
+        sender, asked, now = ask.sender, message.asked, ask.envelope
+        records = message.records = message.records or [
             AuditRecord(
                 each.method,
                 ask.server.id,
                 each.name or "",
                 sender.principal,
                 sender.caller.entrance,
-                _now(),
-                time.monotonic(),
+                _time(message.began),
+                message.since,
                 each.id,
                 None if sender.session_id is None else session_key(sender.session_id),
-                len(ask.body if each is ask.envelope else each.body),
+                message.size if each is asked else len(each.body),
                 id_bytes=each.id_bytes,
             )
-            for each in requests
+            for each in requests_of(asked)
             if each.method in AUDITED
         ]
-        if records and self.sink.failing and self.strict:
+        if isinstance(now, Envelope) and (now.name or "") != records[0].name:
+            records[0].via, records[0].name = records[0].name, now.name or ""
+        return records
+
+    async def prepare(self, message: AuditedMessage, ask: ClientRequest) -> None:
+        """Do what comes before a message is sent: where the log fails, or digests are asked for. Raises
+        AuditUnavailable.
+        """
+        if self.sink.failing and self.strict:
             await self._require()
         if self.settings.arguments_digest:
-            for record, each in zip(
-                records, (each for each in requests if each.method in AUDITED), strict=True
-            ):
+            audited = (each for each in requests_of(message.asked) if each.method in AUDITED)
+            for record, each in zip(self.records_of(message, ask), audited, strict=True):
                 await self._digest(record, each.body)
-        return records
 
     async def _digest(self, record: AuditRecord, body: bytes) -> None:
         if record.method != "resources/read":
@@ -103,8 +142,8 @@ class AuditTrail:
             file.filename,
             owner if kind == "principal" else "",
             "files",
-            _now(),
-            time.monotonic(),
+            _time(time.time_ns()),
+            time.perf_counter(),
             session=owner if kind == "session" else None,
         )
         size = file.content.size
@@ -113,7 +152,8 @@ class AuditTrail:
 
     async def _require(self) -> None:
         """Raise AuditUnavailable unless the log can be written again."""
-        record = AuditRecord("audit/restored", "", "", "", "adapter", _now(), time.monotonic())
+        now = _time(time.time_ns())
+        record = AuditRecord("audit/restored", "", "", "", "adapter", now, time.perf_counter())
         await self.sink.write(record.line(self.place))
 
     async def write(self, records: Iterable[AuditRecord], outcome: RequestOutcome, size: int = 0) -> None:
@@ -124,7 +164,7 @@ class AuditTrail:
             each.written = True
             if outcome is not OK:
                 each.end(outcome)
-            each.answer, each.milliseconds = size, (time.monotonic() - each.since) * 1000
+            each.answer, each.milliseconds = size, (time.perf_counter() - each.since) * 1000
             was_failing = self.sink.failing
             try:
                 await self.sink.write(each.line(self.place))
@@ -143,9 +183,9 @@ class AuditTrail:
         with contextlib.suppress(AuditUnavailable):
             await self.write(records, outcome)
 
-    async def fail(self, records: list[AuditRecord], ask: ClientRequest, outcome: RequestOutcome) -> None:
+    async def fail(self, message: AuditedMessage, ask: ClientRequest, outcome: RequestOutcome) -> None:
         """Write the records of requests that were not answered. Raises AuditUnavailable."""
-        name_again(records, ask)
+        records = self.records_of(message, ask)
         if outcome == CLIENT_GONE:
             self.write_later(records, outcome)
         else:
@@ -160,18 +200,35 @@ class AuditTrail:
             found = [each for each in records if response.id is None or each.id == response.id]
             await self.write(found, response.outcome, reader.size)
 
-    async def whole(
-        self, records: list[AuditRecord], ask: ClientRequest, answer: ClientResponse, body: bytes
+    def write_success(
+        self, message: AuditedMessage, ask: ClientRequest, answer: ClientResponse, body: bytes
+    ) -> bool:
+        """As ``write_whole``, for nearly all answers. False for others, and where writing may take its time."""
+        asked, sender = message.asked, ask.sender
+        # Code mode puts another request in the place of its own. Several requests, or digests, have records.
+        if ask.envelope is not asked or type(asked) is not Envelope or message.records:
+            return False
+        name, number = asked.name, asked.id
+        if name is None or len(name) > LONGEST_NAME or type(number) is not int:
+            return False
+        # Not ``in``, as there.
+        if not is_success(answer.status, body) or body.find(b"%d" % number) < 0:
+            return False
+        principal, entrance = sender.principal, sender.caller.entrance
+        caller = asked.method, ask.server.id, name, principal, entrance, sender.session_id
+        second, millisecond = _second(message.began // 1_000_000_000), message.began // 1_000_000 % 1000
+        took = (time.perf_counter() - message.since) * 1000
+        measured = second, millisecond, took, message.size, len(body), number
+        answer.outcome = OK
+        return self.sink.write_at_once(AuditRecord.success(caller, self.place) % measured)
+
+    async def write_whole(
+        self, message: AuditedMessage, ask: ClientRequest, answer: ClientResponse, body: bytes
     ) -> None:
         """Write the records of requests whose answer has all its ``body``, and tell it the outcome. It is closed where
         that raises AuditUnavailable.
         """
-        name_again(records, ask)
-        if is_success(answer.status, body) and len(records) == 1 and records[0].id_bytes in body:
-            # Nearly all answers: to read one takes as long as to write its line.
-            answer.outcome = OK
-            await self.write(records, OK, len(body))
-            return
+        records = self.records_of(message, ask)
         reader = AnswerReader(answer.status, streams=media_type(answer.headers) == EVENT_STREAM, exact=True)
         try:
             for data in (*reader.feed(body), *reader.rest()):
@@ -183,24 +240,17 @@ class AuditTrail:
             raise
 
 
-def name_again(records: list[AuditRecord], ask: ClientRequest) -> None:
-    """Note the tool that code mode has put in the place of its own."""
-    if isinstance(ask.envelope, Envelope):
-        record, name = records[0], ask.envelope.name or ""
-        if name != record.name:
-            record.via, record.name = record.name, name
-
-
 def _digest(body: bytes, key: bytes | None) -> str:
     params = parse(body).get("params")
     return arguments_digest(params.get("arguments") if isinstance(params, dict) else None, key)
 
 
-def _now() -> str:
-    milliseconds = time.time_ns() // 1_000_000
-    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03}Z"
+def _time(unix: int) -> str:
+    """A time of RFC 3339, of Unix time in nanoseconds."""
+    second, rest = divmod(unix, 1_000_000_000)
+    return f"{_second(second).decode()}.{rest // 1_000_000:03}Z"
 
 
 @lru_cache(maxsize=1)
-def _second(unix: int) -> str:
-    return datetime.fromtimestamp(unix, UTC).isoformat().removesuffix("+00:00")
+def _second(unix: int) -> bytes:
+    return datetime.fromtimestamp(unix, UTC).isoformat().removesuffix("+00:00").encode()

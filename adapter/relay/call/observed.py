@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from adapter.errors import AdapterError, AuditUnavailable
-from adapter.relay.call.audit_trail import AuditTrail, name_again
+from adapter.relay.call.audit_trail import AuditedMessage, AuditTrail
 from adapter.relay.call.dispatch import Relay
 from adapter.relay.exchange import ClientRequest, ClientResponse, Flow, asking_plain, both
 from adapter.relay.replies import EVENT_STREAM, media_type
@@ -143,34 +143,39 @@ class ObservedRelay:
         server = None if counts is None else counts.servers[ask.server.id]
         if envelope is None:
             return _listening(server, ask, await self._relay.handle(ask))
-        trace, records = None, list[AuditRecord]()
+        trace: str | None = None
+        recorded: AuditedMessage | None = None
         if counts is not None and server is not None:
             trace = None if counts.trace is None else counts.trace() or ""
             server.active += 1
         began = time.perf_counter()
         try:
-            if trail is not None and (records := await trail.begin(ask)):
+            if trail is not None and (message := trail.begin(ask, began)) is not None:
+                if trail.sink.failing or trail.settings.arguments_digest:
+                    await trail.prepare(message, ask)
+                recorded = message
                 # A compressed answer would not tell its outcome.
                 ask.headers = asking_plain(ask.headers)
             answer = await self._relay.handle(ask)
             body = answer.body
-            if trail is not None and records and type(body) is bytes:
-                await trail.whole(records, ask, answer, body)
-                records = []
+            if trail is not None and recorded is not None and type(body) is bytes:
+                if not trail.write_success(recorded, ask, answer, body):
+                    await trail.write_whole(recorded, ask, answer, body)
+                recorded = None
         except BaseException as error:
             outcome = outcome_of_error(error)
             if counts is not None and server is not None:
                 counts.end(_operation(ask, envelope, server, trace, began), outcome)
-            if trail is not None and records:
-                await trail.fail(records, ask, outcome)
+            if trail is not None and recorded is not None:
+                await trail.fail(recorded, ask, outcome)
             raise
         now = ask.envelope
-        if server is None and not records:
+        if server is None and recorded is None:
             return answer
         if (
             counts is not None
             and server is not None
-            and not records
+            and recorded is None
             and type(body) is bytes
             and type(now) is Envelope
             and MAY_FAIL(body) is None
@@ -187,8 +192,7 @@ class ObservedRelay:
                     counts.waiting.traces.setdefault(alike, []).append(trace)
                 server.active -= 1
                 return answer
-        if records:
-            name_again(records, ask)
+        records = [] if trail is None or recorded is None else trail.records_of(recorded, ask)
         operation = None if server is None else _operation(ask, envelope, server, trace, began)
         _ObservedAnswer(answer, counts, operation, trail, records).begin()
         is_endless = type(now) is Envelope and now.method == LISTEN

@@ -7,11 +7,12 @@ import hmac
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
 from adapter.rules.access.principals import told_name
+from adapter.rules.access.sessions import session_key
 from adapter.rules.calls.request_outcomes import RequestOutcome
 from adapter.rules.text.canonical_json import canonical
 from adapter.rules.text.unicode import shown
@@ -27,6 +28,9 @@ LONGEST_PRINCIPAL = 280
 
 LONGEST_TEXT = 100
 """Characters of any other text that comes from a client."""
+
+ProcessName: TypeAlias = tuple[tuple[str, str | int], ...]
+"""Members of an object that name a process."""
 
 AUDITED = frozenset(("tools/call", "prompts/get", "resources/read"))
 """The methods that are recorded."""
@@ -73,14 +77,13 @@ class AuditRecord:
             self.outcome = "error"
             self.code = f"http_{outcome.code}" if outcome.kind == "http" else outcome.code
 
-    def line(self, place: tuple[tuple[str, str | int], ...] = ()) -> bytes:
+    def line(self, place: ProcessName = ()) -> bytes:
         """The record in one line of at most LONGEST_LINE bytes, with its end. ``place`` are members behind its own."""
         caller = self.method, self.server, self.name, self.via, self.principal, self.entrance, self.session
         # What is long is told in part, and is not kept.
         kept = len(self.name) <= LONGEST_NAME and len(self.via or "") <= LONGEST_NAME
         told = _told(*caller) if kept else _told.__wrapped__(*caller)
         code = b"" if self.code in (None, "") else b',"code":' + _value(self.code)
-        # By hand: for a dictionary of so few members, making it takes longer than all the rest.
         line = b'{"time":"%b",%b,"outcome":"%b"%b' % (self.began.encode(), told, self.outcome.encode(), code)
         measured = self.milliseconds, self.request, self.answer
         line += b',"duration_ms":%.3f,"request_bytes":%d,"answer_bytes":%d' % measured
@@ -91,6 +94,21 @@ class AuditRecord:
         if self.arguments is not None:
             line += b',"arguments_digest":%b' % _value(self.arguments)
         return b"%b%b}\n" % (line, _members(place))
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def success(caller: tuple[str, str, str, str, str, str | None], place: ProcessName) -> bytes:
+        """The line of a call that has succeeded, but for second, millisecond, duration, both sizes and id, an integer.
+
+        ``caller`` are method, server, name of at most LONGEST_NAME characters, principal, entrance and id of the
+        session. Nearly all lines are made of one: to make a record takes as long as to write it.
+        """
+        method, server, name, principal, entrance, session_id = caller
+        session = None if session_id is None else session_key(session_id)
+        told = _told(method, server, name, None, principal, entrance, session).replace(b"%", b"%%")
+        measured = b'"duration_ms":%.3f,"request_bytes":%d,"answer_bytes":%d,"request_id":"%d"'
+        begin, end = b'{"time":"%b.%03dZ",', _members(place).replace(b"%", b"%%") + b"}\n"
+        return begin + told + b',"outcome":"ok",' + measured + end
 
 
 # The calls of one session are alike in these; so few are kept that foreign names fill no memory.
@@ -112,7 +130,7 @@ def _told(
 
 
 @lru_cache(maxsize=4)
-def _members(place: tuple[tuple[str, str | int], ...]) -> bytes:
+def _members(place: ProcessName) -> bytes:
     """Members behind others of an object."""
     return b"".join(b",%b:%b" % (orjson.dumps(name), orjson.dumps(value)) for name, value in place)
 

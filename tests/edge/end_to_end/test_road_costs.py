@@ -70,8 +70,8 @@ COSTS = {
     "a call of a modern client at a legacy server": 150,
     "a call that is counted": 85,
     "a call that is counted, and answered by a stream": 221,
-    "a call that is recorded": 94,
-    "a call that is judged, counted and recorded": 97,
+    "a call that is recorded": 85,
+    "a call that is judged, counted and recorded": 89,
     # Thirteen of these are for its spans, some seventy for writing the ids of the second one into the message as any
     # other edit is made, and the others for the metrics that telemetry brings too.
     "a call that is passed on and traced": 165,

@@ -16,11 +16,11 @@ from adapter.rules.access.principals import token_principal
 from adapter.rules.calls.audit_record import LONGEST_LINE, AuditRecord, arguments_digest, session_digest
 from adapter.rules.calls.request_outcomes import OK, TOOL_ERROR, UNANSWERED, RequestOutcome
 
+BEGAN = "2026-01-01T00:00:00.007Z"
+
 
 def record(**changes: Any) -> AuditRecord:
-    made = AuditRecord(
-        "tools/call", "files", "read", "alice:0123456789abcdef", "mcp", "2026-01-01T00:00:00.007Z", 0.0
-    )
+    made = AuditRecord("tools/call", "files", "read", "alice:0123456789abcdef", "mcp", BEGAN, 0.0)
     for name, value in changes.items():
         setattr(made, name, value)
     return made
@@ -59,6 +59,10 @@ def test_no_foreign_text_breaks_a_line(name: str, principal: str, request_id: st
     """Newlines, separators, controls and characters of four bytes stay within one bounded line."""
     who = f"{principal}:x"
     read(record(name=name, principal=who, id=request_id, via=name, code=name, server=name[:100]).line())
+    # A line that is made sooner is the same.
+    success = AuditRecord.success(("tools/call", "files", name[:200], who, "mcp", None), (("pid", "50%d"),))
+    told = record(name=name[:200], principal=who, id=7, milliseconds=1.5, request=10, answer=20)
+    assert success % (BEGAN[:19].encode(), 7, 1.5, 10, 20, 7) == told.line((("pid", "50%d"),))
 
 
 @pytest.mark.parametrize("text", ["\U0001f600" * 3000, "\n" * 3000, '"' * 3000, "\u2028\u2029\x85", "\ud800"])
