@@ -175,34 +175,27 @@ def _with(
     if parts is None:
         return response
     patches = [] if _spares(withheld, response) else _patches(response, message, withheld)
-    patches = sorted([*patches, *_listed(response, parts.get("structuredContent"), listing)])
+    patches += _listed(response, parts.get("structuredContent"), listing)
     content = parts.get("content")
-    if content is not None and byte(response, content[0]) == _ARRAY and "_meta" not in parts and not failed:
-        tail = max(end for _, end in parts.values())
-        return _patched(response, sorted(patches + _additions(response, content[1], tail, meta, blocks)))
-    seen = _patched(response, patches)
+    has_list = content is not None and byte(response, content[0]) == _ARRAY
+    if content is not None and has_list and blocks:
+        patches.append(_last(response, content[1], b",".join(map(_json, blocks))))
+    if has_list and "_meta" not in parts and not failed:
+        # All that most results need.
+        if meta:
+            tail = max(end for _, end in parts.values())
+            patches.append((tail, tail, b',"_meta":' + _json(meta)))
+        return _patched(response, sorted(patches))
+    seen = _patched(response, sorted(patches))
     if seen is not response:
         parts = _parts_of_success(seen, _read(seen)) or {}
-    edits = [*_meta_edits(seen, parts, meta), *_content_edits(seen, parts, blocks)]
+    edits = list(_meta_edits(seen, parts, meta))
+    if blocks and (content is None or response.startswith(b"null", content[0])):
+        # Content that is no list is not a place for any.
+        edits.append(spans.Insert(("result", "content"), _json(blocks)))
     if failed:
         edits.append(spans.Insert(("result", "isError"), b"true"))
     return spans.edit(seen, edits) if edits else seen
-
-
-def _additions(
-    response: bytes, content_end: int, tail: int, meta: Mapping[str, Any], blocks: Sequence[Mapping[str, Any]]
-) -> list[_Patch]:
-    """What most results need.
-
-    Blocks are added behind those in the list that ends at ``content_end``, and ``_meta`` behind the last member of
-    the result, which ends at ``tail``.
-    """
-    added = []
-    if blocks:
-        added.append(_last(response, content_end, b",".join(map(_json, blocks))))
-    if meta:
-        added.append((tail, tail, b',"_meta":' + _json(meta)))
-    return added
 
 
 def _listed(response: bytes, structured: spans.Span | None, listing: _Listing) -> Iterator[_Patch]:
@@ -245,22 +238,6 @@ def _meta_edits(response: bytes, parts: _Parts, meta: Mapping[str, Any]) -> Iter
             yield spans.Insert(("result", "_meta", key), _json(value))
     elif meta:
         yield spans.Insert(("result", "_meta"), _json(meta))
-
-
-def _content_edits(
-    response: bytes, parts: _Parts, blocks: Sequence[Mapping[str, Any]]
-) -> Iterator[spans.Edit]:
-    """Blocks go behind the upstream's; content that is no list is not a place for any."""
-    place = ("result", "content")
-    if not blocks:
-        return
-    span = parts.get("content")
-    if span is None or response.startswith(b"null", span[0]):
-        yield spans.Insert(place, _json(blocks))
-    elif byte(response, span[0]) == _ARRAY:
-        length = sum(1 for _ in spans.items(response, span[0]))
-        for index, block in enumerate(blocks):
-            yield spans.Insert((*place, length + index), _json(block))
 
 
 def _spares(withheld: Withhold, response: bytes) -> bool:
