@@ -10,6 +10,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
@@ -98,6 +99,7 @@ async def by_server(
     opened.write(b"".join(pieces))
 
 
+@dataclass(eq=False, repr=False)
 class LocalFile:
     """A file of this machine that appears under its name when it is complete.
 
@@ -105,20 +107,14 @@ class LocalFile:
     and ``renames`` gives it a number. It has at most ``most`` bytes.
     """
 
-    def __init__(
-        self,
-        name: str,
-        output: str | None,
-        force: bool = False,
-        renames: bool = False,
-        most: int | None = None,
-    ) -> None:
+    name: str
+    output: str | None
+    force: bool = False
+    renames: bool = False
+    most: int | None = None
+
+    def __post_init__(self) -> None:
         self.bar = ProgressBar()
-        self._name = name
-        self._output = output
-        self._force = force
-        self._renames = renames
-        self._most = most
         self._file: BinaryIO | None = None
         self._path: Path | None = None
         self._part = Path()
@@ -134,16 +130,16 @@ class LocalFile:
     def open(self, filename: str | None, size: int | None) -> BinaryIO:
         """The file to write, by what the server says of it. Raises TransferFailed where one of the name exists."""
         self.bar.total = size
-        if self._output == STDOUT:
+        if self.output == STDOUT:
             return sys.stdout.buffer
-        place = Path(self._output or "")
-        self._path = place / stored_name(filename or self._name) if place.is_dir() else place
-        if self._renames:
+        place = Path(self.output or "")
+        self._path = place / stored_name(filename or self.name) if place.is_dir() else place
+        if self.renames:
             self._path = _free(self._path)
-        elif self._path.exists() and not self._force:
+        elif self._path.exists() and not self.force:
             raise _exists(self._path)
         self._part = self._path.with_name(f".{secrets.token_hex(8)}.part")
-        self._file = _BoundedFile(self._part, self._most)
+        self._file = _BoundedFile(self._part, self.most)
         return self._file
 
     def keep(self) -> Path | None:
@@ -155,7 +151,7 @@ class LocalFile:
         try:
             self._name_it(self._path)
         except FileExistsError:
-            if not self._renames:
+            if not self.renames:
                 raise _exists(self._path) from None
             # Another call has saved one of this name meanwhile.
             self._path = _free(self._path)
@@ -165,7 +161,7 @@ class LocalFile:
         return self._path
 
     def _name_it(self, path: Path) -> None:
-        if not self._force:
+        if not self.force:
             try:
                 # Fails where somebody else has made a file of this name by now, as renaming would not.
                 os.link(self._part, path)

@@ -66,7 +66,10 @@ class DownloadRoute:
         except AdapterError as error:
             if not by_person:
                 raise
-            _show_failure(request, error, extra)
+            # Late: most links are only ever used by programs.
+            from adapter.edge.files import pages
+
+            pages.file_failed_page(request, error, extra)
             return
         if (
             by_person
@@ -74,7 +77,9 @@ class DownloadRoute:
             and _CONFIRMED not in query
             and not is_safe_to_open(record.content.media_type)
         ):
-            _show(request, record, extra)
+            from adapter.edge.files import pages
+
+            pages.file_page(request, record, f"{_CONFIRMED}=1", extra)
             return
         await self._send(request, record, extra)
 
@@ -166,22 +171,6 @@ async def _send_bytes(reply: Reply, opened: OpenFile, first: int, length: int) -
         return
     async for piece in opened.pieces(first, length):
         await reply.write(piece)
-
-
-def _show(request: Request, record: FileRecord, extra: Extra) -> None:
-    """Answer with a page that says what the file is: a browser had better not open it at once."""
-    # Late: most links are only ever used by programs.
-    from adapter.edge.files import pages
-
-    content = record.content
-    facts = ("Name", record.filename), ("Size", pages.size(content.size)), ("Type", content.media_type)
-    pages.file_page(request, facts, f"{_CONFIRMED}=1", extra)
-
-
-def _show_failure(request: Request, error: AdapterError, extra: Extra) -> None:
-    from adapter.edge.files import pages
-
-    pages.file_failed_page(request, error, extra)
 
 
 def _asked(request: Request, size: int, etag: str) -> tuple[int, int] | Unsatisfiable | None:

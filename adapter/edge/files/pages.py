@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
@@ -18,6 +18,7 @@ from typing import Any
 
 from adapter.edge.http.request import Extra, Request
 from adapter.errors import AdapterError, CredentialRefused, FileGone, NotFound, Unauthorized
+from adapter.rules.files.file_records import FileRecord
 from adapter.rules.text.unicode import shown
 from adapter.settings.storage import Uploads
 from adapter.wire.envelope import dump
@@ -136,11 +137,13 @@ def received_page(request: Request, uploads: Sequence[Mapping[str, Any]], extra:
     )
 
 
-def file_page(request: Request, facts: Iterable[tuple[str, str]], confirmed: str, extra: Extra) -> None:
-    """Answer with the page of a file that a browser had better not open by itself; ``facts`` are names and values.
+def file_page(request: Request, record: FileRecord, confirmed: str, extra: Extra) -> None:
+    """Answer with the page of a file that a browser had better not open by itself.
 
     ``confirmed`` goes behind the link's query for the file itself.
     """
+    content = record.content
+    facts = ("Name", record.filename), ("Size", size(content.size)), ("Type", content.media_type)
     listed = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in facts)
     link = escape(f"?{request.target.partition('?')[2]}&{confirmed}", quote=True)
     _send(

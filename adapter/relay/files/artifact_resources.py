@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from adapter.errors import AdapterError, FileGone
 from adapter.relay.files.file_registry import FileRegistry
@@ -58,11 +58,8 @@ class Document:
         return {"uri": self.uri, "name": self.name, "title": self.title, "mimeType": self.media_type}
 
 
-class _Position(NamedTuple):
-    """The position of an artifact in the list: Unix seconds, and its id."""
-
-    created: float
-    id: str
+_Position = tuple[float, str]
+"""The position of an artifact in the list: when it came in Unix seconds, and its id."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -110,7 +107,7 @@ class ResourceList:
             # By position, not by the artifact itself: that may have expired since.
             records = [record for record in records if _position(record) > behind]
         last = _position(records[PAGE - 1]) if len(records) > PAGE else None
-        rest = None if last is None else f"{CURSOR}{last.created!r}:{last.id}"
+        rest = None if last is None else f"{CURSOR}{last[0]!r}:{last[1]}"
         return [self._listed(record) for record in records[:PAGE]], rest
 
     def _listed(self, record: FileRecord) -> dict[str, Any]:
@@ -207,14 +204,14 @@ def _shown(uri: str, record: FileRecord, held: str | bytes) -> dict[str, Any]:
 
 
 def _position(record: FileRecord) -> _Position:
-    return _Position(record.created, record.id)
+    return record.created, record.id
 
 
 def _behind(cursor: str) -> _Position | None:
     """The position that a cursor of ours names, None for a text that only begins like one."""
     created, _, file_id = cursor.removeprefix(CURSOR).partition(":")
     try:
-        return _Position(float(created), file_id)
+        return float(created), file_id
     except ValueError:
         return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import orjson
@@ -58,19 +58,9 @@ def batch_of(upload_id: str) -> str | None:
 
 def encode_offer(offer: UploadOffer) -> bytes:
     """The offer as one JSON object; ``decode_offer`` gives back an equal one."""
-    return orjson.dumps(
-        {
-            "format": _FORMAT,
-            "server": offer.server,
-            # orjson refuses lone surrogates, which a principal's name may hold.
-            "principal": offer.principal.encode("utf-8", "surrogatepass").decode("latin-1"),
-            "scope": offer.scope,
-            "expires": offer.expires,
-            "received": offer.received,
-            "heard": offer.heard,
-            "outlives": offer.outlives,
-        }
-    )
+    # orjson refuses lone surrogates, which a principal's name may hold.
+    principal = offer.principal.encode("utf-8", "surrogatepass").decode("latin-1")
+    return orjson.dumps({"format": _FORMAT, **asdict(offer), "principal": principal})
 
 
 def decode_offer(data: bytes) -> UploadOffer:
