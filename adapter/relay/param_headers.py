@@ -12,9 +12,9 @@ from typing import Any
 from adapter.errors import BadJson, HeaderMismatch
 from adapter.relay.background import in_turns
 from adapter.relay.stages import Call
-from adapter.rules.calls.arguments import NO_HEADERS, Headers, annotated, check_parameters, value_at
+from adapter.rules.calls.arguments import NO_HEADERS, Headers, annotated, check_parameters
 from adapter.rules.tools.lists import ListedTool, tool_on
-from adapter.wire.envelope import parse
+from adapter.wire.envelope import parse, value_at
 from adapter.wire.eras import decode_mirror, encode_mirror
 
 PREFIX = "mcp-param-"
@@ -113,8 +113,8 @@ class ParamHeaders:
                     self.rewrite(call, (name,), before.get(name), value)
             return
         for path, header in known.items():
-            value = value_at(after, path)
-            was = value_at(before, path)
+            value = value_at(after, *path)
+            was = value_at(before, *path)
             if value == was and type(value) is type(was):
                 continue
             call.headers = [field for field in call.headers if field[0].lower() != header.lower()]
@@ -127,7 +127,7 @@ def mirrored(schema: object, arguments: object) -> list[tuple[str, str]]:
     return [
         (name, encode_mirror(value))
         for path, name in annotated(schema)
-        if isinstance(value := value_at(arguments, path), str | int)
+        if isinstance(value := value_at(arguments, *path), str | int)
     ]
 
 

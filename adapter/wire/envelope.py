@@ -231,6 +231,19 @@ def _parse_large(body: bytes) -> Any:
         gc.enable()
 
 
+def value_at(value: Any, *names: str) -> Any:
+    """The value to which the names of members lead, None where there is none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def list_at(value: Any, *names: str) -> list[Any]:
+    """The list to which the names of members lead, an empty one where there is none."""
+    found = value_at(value, *names)
+    return found if isinstance(found, list) else []
+
+
 def dump(value: Any) -> bytes:
     """A value as JSON, also where a text in it holds what UTF-8 cannot, as a file's name may. Raises BadJson."""
     try:

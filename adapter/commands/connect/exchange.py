@@ -18,7 +18,17 @@ from adapter.relay.replies import EVENT_STREAM, decoded, media_type, read_body, 
 from adapter.rules.calls.arguments import annotated
 from adapter.rules.calls.rounds import is_repeatable
 from adapter.upstream.port import UpstreamReply
-from adapter.wire.envelope import Batch, Envelope, Kind, dump, error_response, failure, parse
+from adapter.wire.envelope import (
+    Batch,
+    Envelope,
+    Kind,
+    dump,
+    error_response,
+    failure,
+    list_at,
+    parse,
+    value_at,
+)
 from adapter.wire.line_messages import LineMessage, RpcId, as_line, messages_of
 from adapter.wire.spans import Insert, edit
 from adapter.wire.sse import SseReader
@@ -149,10 +159,7 @@ class MirroredArguments:
         """Take note of the definitions that the host is about to see."""
         if b"x-mcp-header" not in data and not self._schemas:
             return
-        message = parse(data)
-        result = message.get("result") if isinstance(message, dict) else None
-        tools = result.get("tools") if isinstance(result, dict) else None
-        for tool in tools if isinstance(tools, list) else ():
+        for tool in list_at(parse(data), "result", "tools"):
             if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
                 self._schemas.pop(name, None)
                 if any(annotated(tool.get("inputSchema"))) and len(self._schemas) < MOST_TOOLS:
@@ -163,8 +170,7 @@ class MirroredArguments:
         schema = self._schemas.get(call.name or "")
         if schema is None:
             return []
-        params = parse(call.body).get("params")
-        return mirrored(schema, params.get("arguments") if isinstance(params, dict) else None)
+        return mirrored(schema, value_at(parse(call.body), "params", "arguments"))
 
 
 # --- standing requests -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from adapter.rules.calls.rounds import STATE, asks_for_input, state_of
 from adapter.rules.files.marked_arguments import MarkedArgument, marked_arguments, texts_at
 from adapter.rules.text.unicode import shown
 from adapter.upstream.transfers import TransferFailed, upload_opened
-from adapter.wire.envelope import Envelope, dump, parse
+from adapter.wire.envelope import Envelope, dump, list_at, parse, value_at
 from adapter.wire.spans import Edit, Insert, Replace, edit
 
 MOST_TOOLS = 10_000
@@ -66,14 +66,14 @@ class LocalUploads:
 
     def learn(self, data: bytes) -> bytes:
         """Take note of a page of definitions; the page, in which models are told of the folders."""
-        page = _member(parse(data), "result")
-        tools = _members(page, "tools")
+        page = value_at(parse(data), "result")
+        tools = list_at(page, "tools")
         # A failure tells of no tools, and other pages may follow.
-        self._listed = self._listed or (bool(tools) and not _member(page, "nextCursor"))
+        self._listed = self._listed or (bool(tools) and not value_at(page, "nextCursor"))
         edits: dict[tuple[str | int, ...], Edit] = {}
         hint = f" A path of a file in {self._folders.shown} on this machine will do as well: it is uploaded."
         for number, tool in enumerate(tools):
-            name = tool.get("name") if isinstance(tool, dict) else None
+            name = value_at(tool, "name")
             if not isinstance(name, str):
                 continue
             self._tools.pop(name, None)
@@ -107,7 +107,7 @@ class LocalUploads:
         if not marks:
             return call, {}
         params = parse(call.body).get("params")
-        arguments = params.get("arguments") if isinstance(params, dict) else None
+        arguments = value_at(params, "arguments")
         helpers = {mark.names: mark.helper for mark in marks}
         texts = {
             place: (helper, text)
@@ -137,9 +137,9 @@ class LocalUploads:
 
     async def _sent(self, helper: str, files: list[OpenedFile], ask: Ask) -> list[str]:
         offer = await ask("tools/call", {"name": helper, "arguments": {}})
-        url = _member(offer, "structuredContent", "upload_url")
+        url = value_at(offer, "structuredContent", "upload_url")
         if not isinstance(url, str):
-            said = next((_member(each, "text") for each in _members(offer, "content")), None)
+            said = next((value_at(each, "text") for each in list_at(offer, "content")), None)
             why = said if isinstance(said, str) else f"{helper} gives no URL."
             raise NotAllowed(f"The server takes no upload now: {shown(why, _LONGEST_REASON)}")
         if not same_server(self._url, url):
@@ -151,7 +151,7 @@ class LocalUploads:
             uploads = await upload_opened(url, files, {}, lambda _: None)
         except TransferFailed as failure:
             raise NotAllowed(f"The upload failed. {shown(str(failure), _LONGEST_REASON)}") from None
-        handles = [_member(each, "upload_handle") for each in uploads]
+        handles = [value_at(each, "upload_handle") for each in uploads]
         if not all(isinstance(handle, str) for handle in handles):
             raise NotAllowed("The upload failed. The server gives no handle for a file.")
         return handles
@@ -162,7 +162,7 @@ class LocalUploads:
         for _ in range(_MOST_PAGES):
             page = await ask("tools/list", params)
             self.learn(dump({"result": page}))
-            cursor = _member(page, "nextCursor")
+            cursor = value_at(page, "nextCursor")
             if not isinstance(cursor, str):
                 break
             params = {"cursor": cursor}
@@ -171,14 +171,3 @@ class LocalUploads:
 
 def _key(state: str) -> bytes:
     return hashlib.sha256(state.encode("utf-8", "surrogatepass")).digest()
-
-
-def _member(value: Any, *names: str) -> Any:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-def _members(value: Any, *names: str) -> list[Any]:
-    found = _member(value, *names)
-    return found if isinstance(found, list) else []

@@ -13,7 +13,7 @@ from adapter.rules.text.unicode import shown
 from adapter.upstream.client_connection import tool_result
 from adapter.upstream.client_refusals import ServerRefused
 from adapter.upstream.transfers import TransferFailed
-from adapter.wire.envelope import dump, parse
+from adapter.wire.envelope import dump, list_at, parse, value_at
 from adapter.wire.spans import Insert, edit
 
 METHODS = ("tools/call", "tasks/result")
@@ -68,18 +68,16 @@ class _Resources(NamedTuple):
 
     async def read(self, uri: str) -> list[dict[str, Any]]:
         answer = await self.ask("resources/read", {"uri": uri})
-        contents = answer.get("contents") if isinstance(answer, dict) else None
         return [
             {key: value for key, value in each.items() if isinstance(value, str)}
-            for each in (contents if isinstance(contents, list) else ())
+            for each in list_at(answer, "contents")
             if isinstance(each, dict)
         ]
 
 
 def _result_in(data: bytes) -> dict[str, Any] | None:
     try:
-        message = parse(data)
-        result = tool_result(message.get("result") if isinstance(message, dict) else None)
+        result = tool_result(value_at(parse(data), "result"))
     except (BadJson, ValueError):
         return None
     return result if result.get("content") or "_meta" in result else None

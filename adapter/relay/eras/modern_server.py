@@ -21,13 +21,13 @@ from adapter.relay.server import REFUSED, Server
 from adapter.relay.sessions.inner_client import ACCEPT
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.access.headers import Field, SharedFields
-from adapter.rules.calls.arguments import ANNOTATION, NO_HEADERS, Headers, headers_of, value_at
+from adapter.rules.calls.arguments import ANNOTATION, NO_HEADERS, Headers, headers_of
 from adapter.rules.eras.modern_requests import MODERN_VERSION, own_request
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.port import LocalHead
 from adapter.upstream.port import STREAM, Upstream, UpstreamReply, UpstreamRequest, always
 from adapter.upstream.port import Headers as Fields
-from adapter.wire.envelope import Envelope, dump, parse
+from adapter.wire.envelope import Envelope, dump, parse, value_at
 from adapter.wire.eras import encode_mirror
 from adapter.wire.spans import find
 from adapter.wire.sse import SseReader
@@ -143,7 +143,7 @@ class ModernServer:
         return tuple(
             (name, encode_mirror(value))
             for path, name in headers.items()
-            if isinstance(value := value_at(arguments, path), str | int)
+            if isinstance(value := value_at(arguments, *path), str | int)
         )
 
     async def _read_lists(self, head: LocalHead, tool: str, members: bytes) -> None:

@@ -29,7 +29,7 @@ from adapter.rules.files.filenames import default_name, names_a_file, stored_nam
 from adapter.rules.files.locators import Locator, embedded, length, linked
 from adapter.rules.files.media_types import media_type, named_after_type
 from adapter.rules.results.shown_artifacts import Shown, ShownFile
-from adapter.wire.envelope import parse
+from adapter.wire.envelope import list_at, parse
 from adapter.wire.signed_urls import artifact_uri
 
 Result = Mapping[str, Any]
@@ -275,9 +275,6 @@ def artifact_name(tool: str, given: str | None, media_type: str | None = None) -
 def _contents(response: bytes) -> list[Any]:
     """The contents of an answer to ``resources/read``; empty if it is no such answer."""
     try:
-        message = parse(response)
+        return list_at(parse(response), "result", "contents")
     except BadJson:
         return []
-    result = message.get("result") if isinstance(message, dict) else None
-    found = result.get("contents") if isinstance(result, dict) else None
-    return found if isinstance(found, list) else []

@@ -16,7 +16,7 @@ from adapter.rules.files.file_records import FileKind, FileRecord, shown_upload
 from adapter.rules.files.upload_offers import TELL_EVERY, UploadState, batch_of
 from adapter.rules.results.tool_results import tool_result
 from adapter.rules.tools.definitions import own_tool
-from adapter.wire.envelope import dump, parse
+from adapter.wire.envelope import dump, parse, value_at
 from adapter.wire.sse import encode
 
 LONGEST_WAIT = 50
@@ -63,8 +63,7 @@ class UploadStatusTool(Stage):
         upload_id, wait = said.get("upload_id"), said.get("wait_seconds", 0)
         if not isinstance(upload_id, str) or not _is_wait(wait):
             return tool_result(call.envelope.id_bytes, _REFUSAL, None, modern=call.modern, is_error=True)
-        meta = params.get("_meta")
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        token = value_at(params, "_meta", "progressToken")
         status = await self._awaited(call, batch_of(upload_id), float(wait), token)
         shown = self._shown(upload_id, status)
         # Not indented: a file's name may hold what only ``dump`` can write.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from adapter.errors import HeaderMismatch
 from adapter.wire import spans
 from adapter.wire.ambiguity import leads_elsewhere
-from adapter.wire.envelope import parse
+from adapter.wire.envelope import parse, value_at
 from adapter.wire.eras import decode_mirror
 from adapter.wire.scan import end_of_value, skip_space
 
@@ -259,20 +259,13 @@ def check_parameters(mirrors: Headers, arguments: object, headers: Mapping[str, 
     upstream.
     """
     for path, name in mirrors.items():
-        header, value = headers.get(name.lower()), value_at(arguments, path)
+        header, value = headers.get(name.lower()), value_at(arguments, *path)
         if isinstance(value, list | dict) or (header is None and value is None):
             continue
         if header is None or value is None:
             raise HeaderMismatch(f"The {name} header and its argument must be sent together.")
         if not _says(decode_mirror(header, header=name), value):
             raise HeaderMismatch(f"The {name} header and its argument have different values.")
-
-
-def value_at(value: object, path: Sequence[str]) -> object:
-    """The argument that the path leads to, None where there is none."""
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def _says(text: str, value: object) -> bool:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from adapter.rules.text.unicode import shown
+from adapter.wire.envelope import value_at
 
 Direction = Literal["consume", "produce"]
 
@@ -85,9 +86,7 @@ def may_edit(tool: Mapping[str, Any]) -> bool:
 
 def _arguments(tools: list[Any]) -> Iterator[tuple[Mapping[str, Any], str, Mapping[str, Any]]]:
     for tool in tools:
-        schema = tool.get("inputSchema") if isinstance(tool, Mapping) else None
-        properties = schema.get("properties") if isinstance(schema, Mapping) else None
-        name = tool.get("name") if isinstance(tool, Mapping) else None
+        name, properties = value_at(tool, "name"), value_at(tool, "inputSchema", "properties")
         if isinstance(name, str) and isinstance(properties, Mapping):
             for argument, definition in properties.items():
                 if isinstance(definition, Mapping):

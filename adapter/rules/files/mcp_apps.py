@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from adapter.wire.envelope import dump
+from adapter.wire.envelope import dump, list_at, value_at
 from adapter.wire.spans import Edit, Insert, edit
 
 EXTENSION = "io.modelcontextprotocol/ui"
@@ -23,10 +23,7 @@ _FLAT = "ui/resourceUri"
 
 def shows_widgets(capabilities: object) -> bool:
     """Tell whether a client with these capabilities shows widgets in HTML."""
-    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
-    told = extensions.get(EXTENSION) if isinstance(extensions, dict) else None
-    types = told.get("mimeTypes") if isinstance(told, dict) else None
-    return isinstance(types, list) and MEDIA_TYPE in types
+    return MEDIA_TYPE in list_at(capabilities, "extensions", EXTENSION, "mimeTypes")
 
 
 def with_widgets(response: bytes, message: Any, widgets: Mapping[str, str]) -> bytes:
@@ -35,12 +32,10 @@ def with_widgets(response: bytes, message: Any, widgets: Mapping[str, str]) -> b
     Of several tools of one name the first does. Also by the flat key, which older hosts read. ``message`` is the value
     of the response, which stays as it is where it is no such list.
     """
-    result = message.get("result") if isinstance(message, dict) else None
-    tools = result.get("tools") if isinstance(result, dict) else None
     edits: list[Edit] = []
     unnamed = dict(widgets)
-    for place, tool in enumerate(tools if isinstance(tools, list) else ()):
-        name = tool.get("name") if isinstance(tool, dict) else None
+    for place, tool in enumerate(list_at(message, "result", "tools")):
+        name = value_at(tool, "name")
         uri = unnamed.pop(name, None) if isinstance(name, str) else None
         meta = tool.get("_meta", {}) if uri is not None else None
         if uri is not None and isinstance(meta, dict) and "ui" not in meta and _FLAT not in meta:

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from adapter.rules.results.shown_artifacts import Shown, ShownFile
+from adapter.wire.envelope import list_at, value_at
 
 _OWN = "adapter/"
 
@@ -52,8 +53,7 @@ def _own(meta: Mapping[str, Any]) -> dict[str, Any]:
     entries = {key: value for key, value in meta.items() if key.startswith(_OWN)}
     if (artifact := _shown(meta.get("artifact"))) is not None:
         entries["artifact"] = artifact.meta
-    several = meta.get("artifacts")
-    if isinstance(several, list) and (listed := [each.meta for each in map(_shown, several) if each]):
+    if listed := [each.meta for each in map(_shown, list_at(meta, "artifacts")) if each]:
         entries["artifacts"] = listed
     if isinstance(meta.get("artifact_error"), str):
         entries["artifact_error"] = meta["artifact_error"]
@@ -90,8 +90,7 @@ def _shown(entry: Any) -> Shown | None:
 
 def _embedded(block: Any) -> str | None:
     """The URI of a resource that is embedded in the content."""
-    resource = block.get("resource") if isinstance(block, Mapping) else None
-    uri = resource.get("uri") if isinstance(resource, Mapping) else None
+    uri = value_at(block, "resource", "uri")
     return uri if isinstance(uri, str) else None
 
 

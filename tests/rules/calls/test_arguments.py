@@ -18,9 +18,9 @@ from adapter.rules.calls.arguments import (
     headers_of,
     replaced,
     slot,
-    value_at,
     values,
 )
+from adapter.wire.envelope import value_at
 from adapter.wire.eras import encode_mirror
 from tests.cpu_time import at_most
 
@@ -280,8 +280,8 @@ def test_others_are_a_mismatch(said: str | None, value: Any) -> None:
 
 def test_arguments_that_are_none_have_no_values() -> None:
     """What is no object on the way leads nowhere."""
-    assert value_at([{"city": "Bonn"}], ("city",)) is None
-    assert value_at({"form": {"city": "Bonn"}}, ("form", "city")) == "Bonn"
+    assert value_at([{"city": "Bonn"}], "city") is None
+    assert value_at({"form": {"city": "Bonn"}}, "form", "city") == "Bonn"
     check_parameters(CITY, None, {})
 
 
