@@ -82,7 +82,7 @@ class FileStages:
         if widgets:
             entries.append(StageEntry("tools/list", "own", WidgetList(widgets, self.files.sessions.sessions)))
             entries += [
-                StageEntry("resources/read", "artifacts", WidgetRead(uri, _MAKE_WIDGET[uri]), uri)
+                StageEntry("resources/read", "artifacts", WidgetRead(uri, _widget), uri)
                 for uri in dict.fromkeys(widgets.values())
             ]
         found.entries = [*entries, *self._of_lists(documents)] if entries else []
@@ -257,20 +257,11 @@ class FileStages:
         )
 
 
-def _upload_widget() -> str:
+def _widget(uri: str) -> str:
     # Late: few clients show widgets.
-    from adapter.edge.files.pages import upload_widget
+    from adapter.edge.files import pages
 
-    return upload_widget()
-
-
-def _files_widget() -> str:
-    from adapter.edge.files.pages import files_widget
-
-    return files_widget()
-
-
-_MAKE_WIDGET = {UPLOAD_WIDGET: _upload_widget, FILES_WIDGET: _files_widget}
+    return pages.upload_widget() if uri == UPLOAD_WIDGET else pages.files_widget()
 
 
 def _scheme(settings: Settings, adapter: UploadConsumer) -> str:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from adapter.errors import StorageFailed, StorageFull
 from adapter.files import areas
 from adapter.files.disk import Descriptor, Disk
+from adapter.files.port import SizeAndTime
 from adapter.files.root import Root
 from adapter.rules.files.file_records import Place
 
@@ -61,8 +62,9 @@ class FileCopies:
     _surplus: list[tuple[_Way, list[str]]] = field(default_factory=list, init=False)
     _under_way: int = field(default=0, init=False)
 
-    async def lend(self, place: Place, copy: str, *, size: int, modified: int) -> bool:
+    async def lend(self, place: Place, copy: str, recorded: SizeAndTime) -> bool:
         """See FileStore."""
+        size, _ = recorded
         way = areas.directory_of(place)
         if copy in self._sizes:
             if copy in (over := self._over.get(way, [])):
@@ -76,7 +78,7 @@ class FileCopies:
         part = os.urandom(16).hex()
         self._under_way += 1
         try:
-            made = await self.disk.do(self._begin, way, place.name, (part, copy), (size, modified), surplus)
+            made = await self.disk.do(self._begin, way, place.name, (part, copy), recorded, surplus)
             while isinstance(made, _CopyJob):
                 made = await self.disk.do(made.go_on, max(_LEAST_TURN, _TURNS // self._under_way))
         except BaseException:
@@ -131,7 +133,7 @@ class FileCopies:
             self._surplus.append((way, self._uncounted(way)))
 
     def _begin(
-        self, way: _Way, name: str, copy: tuple[str, str], recorded: tuple[int, int], surplus: _Copies
+        self, way: _Way, name: str, copy: tuple[str, str], recorded: SizeAndTime, surplus: _Copies
     ) -> _CopyJob | bool:
         """Begin to copy, and end where the file is small. False where it is not the one that was recorded.
 

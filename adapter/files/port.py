@@ -88,7 +88,7 @@ class OpenFile(Protocol):
     def size(self) -> int: ...
 
     async def read(self, offset: int, length: int) -> bytes:
-        """At most ``length`` bytes from ``offset``, ``b""`` only at the end. Raises StorageFailed."""
+        """``length`` bytes from ``offset``, fewer only at the end. Raises StorageFailed."""
 
     async def whole(self) -> bytes:
         """All bytes that it had when it was opened. Raises StorageFailed."""
@@ -103,6 +103,10 @@ class OpenFile(Protocol):
         """
 
     def close(self) -> None: ...
+
+
+SizeAndTime = tuple[int, int]
+"""``size`` and ``modified`` of a Measure, by which a file is known again."""
 
 
 class FileStore(Protocol):
@@ -146,13 +150,13 @@ class FileStore(Protocol):
         StorageFull.
         """
 
-    async def open_file(self, place: Place, *, size: int, modified: int) -> OpenFile | None:
+    async def open_file(self, place: Place, recorded: SizeAndTime) -> OpenFile | None:
         """Open for reading; None if it is not there, or no longer the file that was recorded."""
 
-    async def holds(self, place: Place, *, size: int, modified: int) -> bool:
+    async def holds(self, place: Place, recorded: SizeAndTime) -> bool:
         """Tell whether ``open_file`` would find the file that was recorded there."""
 
-    async def lend(self, place: Place, copy: str, *, size: int, modified: int) -> bool:
+    async def lend(self, place: Place, copy: str, recorded: SizeAndTime) -> bool:
         """Copy a file for a tool, which may do with the copy as it likes; False as ``holds``. Raises StorageFull.
 
         ``copy`` is a safe path component that names it. One that is there already stays as its tool has left it.

@@ -28,7 +28,7 @@ from typing import TypeAlias
 from adapter.files import areas, capture, sweep
 from adapter.files.disk import Descriptor, Disk
 from adapter.files.lending import FileCopies
-from adapter.files.port import CaptureLimit, Measure, StagedFile
+from adapter.files.port import CaptureLimit, Measure, SizeAndTime, StagedFile
 from adapter.files.root import Root, RootLock
 from adapter.files.staging import Buffers, FileOnDisk, LocalStagedFile
 from adapter.rules.files.file_records import AREAS, Place
@@ -209,10 +209,10 @@ class Shelf:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    async def open_file(self, place: Place, *, size: int, modified: int) -> FileOnDisk | None:
-        return await self._disk.do(self._open, place, (size, modified))
+    async def open_file(self, place: Place, recorded: SizeAndTime) -> FileOnDisk | None:
+        return await self._disk.do(self._open, place, recorded)
 
-    def _open(self, place: Place, recorded: tuple[int, int]) -> FileOnDisk | None:
+    def _open(self, place: Place, recorded: SizeAndTime) -> FileOnDisk | None:
         found = areas.open_at(self._root.base, areas.directory_of(place), place.name)
         if found is None:
             return None
@@ -221,12 +221,12 @@ class Shelf:
             return None
         return FileOnDisk(found, self._disk)
 
-    async def holds(self, place: Place, *, size: int, modified: int) -> bool:
+    async def holds(self, place: Place, recorded: SizeAndTime) -> bool:
         status = await self._disk.do(self._status, place)
         return (
             status is not None
             and areas.is_own_file(status)
-            and (status.st_size, status.st_mtime_ns) == (size, modified)
+            and (status.st_size, status.st_mtime_ns) == recorded
         )
 
     async def missing(self, places: list[Place]) -> list[Place]:

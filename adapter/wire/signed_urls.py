@@ -117,6 +117,10 @@ class UploadCredential(NamedTuple):
     nonce: str
     page: bool = False
 
+    def signature(self, secret: bytes) -> str:
+        purpose = _UPLOAD_PAGE if self.page else _UPLOAD
+        return sign(secret, purpose, self.server, self.scope, str(self.expires), self.nonce)
+
 
 def sign(secret: bytes, purpose: str, *parts: str) -> str:
     """The signature, 43 characters of base64url."""
@@ -129,8 +133,12 @@ def sign(secret: bytes, purpose: str, *parts: str) -> str:
 
 def signed(secret: bytes, signature: str, purpose: str, *parts: str) -> bool:
     """Tell whether this is the signature, in constant time. Never raises, whatever the texts hold."""
+    return _same(signature, sign(secret, purpose, *parts))
+
+
+def _same(one: str, other: str) -> bool:
     # As bytes: compare_digest refuses text that is not ASCII.
-    return hmac.compare_digest(_bytes(signature), _bytes(sign(secret, purpose, *parts)))
+    return hmac.compare_digest(_bytes(one), _bytes(other))
 
 
 def parameters(query: str) -> dict[str, str]:
@@ -152,7 +160,7 @@ def upload_query(secret: bytes, credential: UploadCredential) -> str:
             "sid": credential.scope,
             "exp": credential.expires,
             "nonce": credential.nonce,
-            "sig": sign(secret, _purpose(credential), *_signed_parts(credential)),
+            "sig": credential.signature(secret),
         }
     )
 
@@ -167,7 +175,7 @@ def read_upload_query(
         return None
     for page in (False, True):
         credential = UploadCredential(server, scope, expires, nonce, page)
-        if signed(secret, signature, _purpose(credential), *_signed_parts(credential)):
+        if _same(signature, credential.signature(secret)):
             return credential if now < expires else None
     return None
 
@@ -189,14 +197,6 @@ def file_query_valid(
     if expires is None or signature is None:
         return False
     return signed(secret, signature, purpose, *file, str(expires)) and now < expires
-
-
-def _purpose(credential: UploadCredential) -> str:
-    return _UPLOAD_PAGE if credential.page else _UPLOAD
-
-
-def _signed_parts(credential: UploadCredential) -> tuple[str, str, str, str]:
-    return credential.server, credential.scope, str(credential.expires), credential.nonce
 
 
 def _seconds(text: str | None) -> int | None:

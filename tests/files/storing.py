@@ -31,7 +31,7 @@ async def put(store: FileStore, place: Place, content: bytes) -> Measure:
 
 async def got(store: FileStore, place: Place, measure: Measure) -> bytes | None:
     """What the file holds; None if the store does not open it as the one that was measured."""
-    file = await store.open_file(place, size=measure.size, modified=measure.modified)
+    file = await store.open_file(place, (measure.size, measure.modified))
     return None if file is None else await content_of(file)
 
 

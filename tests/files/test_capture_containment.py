@@ -144,10 +144,10 @@ async def test_no_component_may_be_a_link(shelf: Shelf, outside: Path, depth: in
     assert await shelf.adopt(artifact(), NO_LIMIT) is None
     assert await taken(shelf, path) is None
     status = path.stat()
-    opened = await shelf.open_file(artifact(), size=status.st_size, modified=status.st_mtime_ns)
+    opened = await shelf.open_file(artifact(), (status.st_size, status.st_mtime_ns))
     assert opened is None
-    assert not await shelf.holds(artifact(), size=status.st_size, modified=status.st_mtime_ns)
-    assert not await shelf.lend(artifact(), "c" * 32, size=status.st_size, modified=status.st_mtime_ns)
+    assert not await shelf.holds(artifact(), (status.st_size, status.st_mtime_ns))
+    assert not await shelf.lend(artifact(), "c" * 32, (status.st_size, status.st_mtime_ns))
     assert await shelf.missing([artifact()]) == ([artifact()] if depth < 3 else [])
 
 
@@ -202,7 +202,7 @@ async def test_what_is_no_file_does_not_block(shelf: Shelf, make: Callable[[str]
     make(path)
     assert await shelf.adopt(artifact(), NO_LIMIT) is None
     assert await taken(shelf, path) is None
-    assert await shelf.open_file(artifact(), size=0, modified=0) is None
+    assert await shelf.open_file(artifact(), (0, 0)) is None
     await shelf.remove(artifact())
     assert not Path(path).parent.exists()
 

@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 async def lent(shelf: Shelf, place: Place, measure: Measure, copy: str = COPY) -> Path:
-    assert await shelf.lend(place, copy, size=measure.size, modified=measure.modified)
+    assert await shelf.lend(place, copy, (measure.size, measure.modified))
     return Path(shelf.path_of(place, copy))
 
 
@@ -61,9 +61,9 @@ async def test_a_system_that_cannot_copy_by_itself_is_helped(
 async def test_another_file_than_the_recorded_one_is_not_copied(shelf: Shelf, root: Path) -> None:
     """One of another size or time, and none at all."""
     measure = await put(shelf, upload(), b"12345")
-    assert not await shelf.lend(upload(), COPY, size=4, modified=measure.modified)
-    assert not await shelf.lend(upload(), COPY, size=5, modified=measure.modified + 1)
-    assert not await shelf.lend(artifact(), COPY, size=5, modified=measure.modified)
+    assert not await shelf.lend(upload(), COPY, (4, measure.modified))
+    assert not await shelf.lend(upload(), COPY, (5, measure.modified + 1))
+    assert not await shelf.lend(artifact(), COPY, (5, measure.modified))
     assert len(files_below(root)) == 3  # the scope, the id, the file
 
 

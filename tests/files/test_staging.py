@@ -97,7 +97,7 @@ async def test_what_is_no_component_is_no_place(shelf: Shelf, part: str) -> None
     """A part of a place that could lead elsewhere is a fault of ours, and nothing is done."""
     for place in (upload(part), upload(file_id=part), upload(scope=part)):
         with pytest.raises(ValueError, match="component"):
-            await shelf.open_file(place, size=0, modified=0)
+            await shelf.open_file(place, (0, 0))
         with pytest.raises(ValueError, match="component"):
             await shelf.remove(place)
     with pytest.raises(ValueError, match="component"):

@@ -19,7 +19,7 @@ async def test_any_part_can_be_read(shelf: Shelf) -> None:
     """read and pieces give the bytes from an offset, fewer only at the end; the whole can be read too, also again."""
     content = os.urandom(2 * MIB + 5)
     measure = await put(shelf, upload(), content)
-    file = await shelf.open_file(upload(), size=measure.size, modified=measure.modified)
+    file = await shelf.open_file(upload(), (measure.size, measure.modified))
     assert file is not None
     assert await file.read(10, 20) == content[10:30]
     assert await file.read(2 * MIB, 100) == content[-5:]
@@ -36,18 +36,18 @@ async def test_a_file_is_held_as_it_was_recorded(shelf: Shelf) -> None:
     """It is there for whoever is told its path while neither its size nor its time has changed, and it is not gone."""
     measure = await put(shelf, upload(), b"as recorded")
     path = Path(shelf.path_of(upload()))
-    assert await shelf.holds(upload(), size=measure.size, modified=measure.modified)
-    assert not await shelf.holds(upload(), size=measure.size + 1, modified=measure.modified)
+    assert await shelf.holds(upload(), (measure.size, measure.modified))
+    assert not await shelf.holds(upload(), (measure.size + 1, measure.modified))
     os.utime(path, ns=(0, measure.modified + 1))
-    assert not await shelf.holds(upload(), size=measure.size, modified=measure.modified)
+    assert not await shelf.holds(upload(), (measure.size, measure.modified))
     path.unlink()
-    assert not await shelf.holds(upload(), size=measure.size, modified=measure.modified)
+    assert not await shelf.holds(upload(), (measure.size, measure.modified))
 
 
 async def test_a_reader_of_the_whole_that_gives_up_leaves_when_the_disk_has(shelf: Shelf) -> None:
     """The file may be closed at once then, and nothing is read under another file's number."""
     measure = await put(shelf, upload(), os.urandom(2 * MIB))
-    file = await shelf.open_file(upload(), size=measure.size, modified=measure.modified)
+    file = await shelf.open_file(upload(), (measure.size, measure.modified))
     assert file is not None
     reading = asyncio.ensure_future(file.whole())
     await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def test_a_reader_of_the_whole_that_gives_up_leaves_when_the_disk_has(shel
 async def test_a_small_file_is_read_when_it_is_opened(shelf: Shelf) -> None:
     """A reader is given what was there when the file was found to be the recorded one."""
     measure = await put(shelf, upload(), b"as recorded")
-    file = await shelf.open_file(upload(), size=measure.size, modified=measure.modified)
+    file = await shelf.open_file(upload(), (measure.size, measure.modified))
     assert file is not None
     Path(shelf.path_of(upload())).write_bytes(b"and changed")
     assert await file.read(3, 100) == b"recorded"
@@ -83,7 +83,7 @@ async def test_a_file_that_changed_is_not_the_recorded_one(shelf: Shelf) -> None
 async def test_a_file_cut_short_breaks_off(shelf: Shelf) -> None:
     """A tool that empties its file while it is sent does not make the sender wait for ever."""
     measure = await put(shelf, artifact(), os.urandom(2 * MIB))
-    file = await shelf.open_file(artifact(), size=measure.size, modified=measure.modified)
+    file = await shelf.open_file(artifact(), (measure.size, measure.modified))
     assert file is not None
     pieces = file.pieces(0, file.size)
     assert len(await anext(pieces)) == MIB
@@ -99,7 +99,7 @@ async def test_closing_while_reading_gives_no_other_file_away(shelf: Shelf) -> N
     secret = os.urandom(64 * 1024)
     for _ in range(30):
         measure = await put(shelf, upload(), b"x" * 4 * MIB)
-        file = await shelf.open_file(upload(), size=measure.size, modified=measure.modified)
+        file = await shelf.open_file(upload(), (measure.size, measure.modified))
         assert file is not None
         reads = [asyncio.create_task(file.read(0, 4 * MIB)) for _ in range(4)]
         await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from typing import Any
 
 from adapter import log
 from adapter.errors import StoreUnavailable
-from adapter.files.port import CaptureLimit, ContentSource, Measure, StagedFile
+from adapter.files.port import CaptureLimit, ContentSource, Measure, SizeAndTime, StagedFile
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.file_transactions import NewFile, Spend
 from adapter.relay.files.scope_cache import TABLE
@@ -185,14 +185,14 @@ class MemoryFiles:
     ) -> tuple[StagedFile, Measure] | None:
         return None
 
-    async def open_file(self, place: Place, *, size: int, modified: int) -> MemoryOpenFile | None:
+    async def open_file(self, place: Place, recorded: SizeAndTime) -> MemoryOpenFile | None:
         data = self.placed.get(place)
         return None if data is None else MemoryOpenFile(data)
 
-    async def holds(self, place: Place, *, size: int, modified: int) -> bool:
-        return await self.open_file(place, size=size, modified=modified) is not None
+    async def holds(self, place: Place, recorded: SizeAndTime) -> bool:
+        return await self.open_file(place, recorded) is not None
 
-    async def lend(self, place: Place, copy: str, *, size: int, modified: int) -> bool:
+    async def lend(self, place: Place, copy: str, recorded: SizeAndTime) -> bool:
         return place in self.placed
 
     def give_back(self, place: Place, copy: str) -> None:

@@ -81,8 +81,8 @@ class FileCleanup:
             rows = every_row(self.cache.store, TABLE, place.scope)
             read[place.scope] = {row.key: row.value async for row in rows}
         value = read[place.scope].get(record_key(place.scope, place.kind, place.id))
-        if value is not None and _names(value, place):
-            return True
+        if value is not None and ((record := _decoded(value)) is None or record.place == place):
+            return True  # also by a row of another version: its file is somebody's
         for claim in self.claims:
             if await claim(place):
                 return True
@@ -94,21 +94,14 @@ def _owners(rows: list[Row]) -> list[Scope]:
     found: dict[str, Scope] = {}
     for row in rows:
         scope_id = row.key.partition("/")[0]
-        if scope_id not in found and (record := _decoded(row)) is not None:
+        if scope_id not in found and (record := _decoded(row.value)) is not None:
             found[scope_id] = Scope(scope_id, record.owner)
     return list(found.values())
 
 
-def _decoded(row: Row) -> FileRecord | None:
+def _decoded(value: bytes) -> FileRecord | None:
+    """The record of a row, None for one that this version cannot read."""
     try:
-        return decode(row.value)
+        return decode(value)
     except ValueError:
         return None
-
-
-def _names(value: bytes, place: Place) -> bool:
-    """True also for a row that this version cannot read: its file is somebody's."""
-    try:
-        return decode(value).place == place
-    except ValueError:
-        return True

@@ -213,9 +213,8 @@ class FileRegistry(FileTransactions):
         dropped."""
         await self._check_known(record)
         self.index.touch(record)
-        opened = await self.cache.files.open_file(
-            record.place, size=record.content.size, modified=record.content.modified
-        )
+        content = record.content
+        opened = await self.cache.files.open_file(record.place, (content.size, content.modified))
         if opened is None:
             raise await self._unfit(record)
         return opened
@@ -223,16 +222,14 @@ class FileRegistry(FileTransactions):
     async def confirm(self, record: FileRecord) -> None:
         """See that a file which was just found is there whole, for others to open. Raises as ``read`` does."""
         await self._check_known(record)
-        if not await self.cache.files.holds(
-            record.place, size=record.content.size, modified=record.content.modified
-        ):
+        content = record.content
+        if not await self.cache.files.holds(record.place, (content.size, content.modified)):
             raise await self._unfit(record)
 
     async def lend(self, record: FileRecord, copy: str) -> None:
         """Copy a file that was just held, for a tool to work on. Raises as ``read`` does, and StorageFull."""
-        if not await self.cache.files.lend(
-            record.place, copy, size=record.content.size, modified=record.content.modified
-        ):
+        content = record.content
+        if not await self.cache.files.lend(record.place, copy, (content.size, content.modified)):
             raise await self._unfit(record)
 
     async def _check_known(self, record: FileRecord) -> None:

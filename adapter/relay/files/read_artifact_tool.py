@@ -139,7 +139,7 @@ class _Reader:
             raise ReadRefused(f"The artifact has {self.file.size} bytes, so none begins at offset {offset}.")
         size = min(length or self.room, self.room)
         skip = min(offset, _CHARACTER - 1)
-        data = await _read(self.file, offset - skip, skip + max(size, _CHARACTER))
+        data = await self.file.read(offset - skip, skip + max(size, _CHARACTER))
         found = None
         if text:
             found = characters(data, skip, at_end=offset - skip + len(data) >= self.file.size)
@@ -161,7 +161,7 @@ class _Reader:
 
     async def by_line(self, first: int, count: int | None) -> _Part:
         at = await _line_start(self.file, first)
-        data = await _read(self.file, at, self.room)
+        data = await self.file.read(at, self.room)
         found = characters(data, 0, at_end=at + len(data) >= self.file.size)
         if found is None:
             raise ReadRefused(
@@ -254,15 +254,6 @@ def _checked(given: Any) -> Mapping[str, Any]:
     if not isinstance(arguments.get("json_pointer", ""), str):
         raise ReadRefused("json_pointer must be a text, as in /items/0/name.")
     return arguments
-
-
-async def _read(file: OpenFile, offset: int, length: int) -> bytes:
-    """So many bytes from ``offset``, fewer only at the end of the file."""
-    pieces: list[bytes] = []
-    while length > 0 and (piece := await file.read(offset, length)):
-        pieces.append(piece)
-        offset, length = offset + len(piece), length - len(piece)
-    return b"".join(pieces)
 
 
 async def _line_start(file: OpenFile, first: int) -> int:

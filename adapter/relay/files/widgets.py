@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import cache, partial
 from typing import Any
 
 from adapter.errors import AdapterError
@@ -59,13 +59,9 @@ class WidgetRead(Stage):
     Hosts keep it before any call, so nothing of a caller is in it.
     """
 
-    def __init__(self, uri: str, html: Callable[[], str]) -> None:
+    def __init__(self, uri: str, html: Callable[[str], str]) -> None:
         self._uri = uri
-        self._make = html
-
-    @cached_property
-    def _html(self) -> str:
-        return self._make()
+        self._html = cache(html)
 
     async def ask(self, call: Call) -> bytes | None:
-        return read_result(call, [widget_contents(self._uri, self._html, call.origin.base)])
+        return read_result(call, [widget_contents(self._uri, self._html(self._uri), call.origin.base)])
