@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from adapter.app.base import Base
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.eras.bridge import Bridge, Side
 from adapter.relay.server import Server, Timeouts, TransferRules
-from adapter.relay.sessions.health_probe import HealthMonitor, WiringWatch
+from adapter.relay.sessions.health_probe import HealthMonitor, watch_tools
 from adapter.relay.stages import StageTable
 from adapter.rules.access.headers import AnswerHeaders
 from adapter.rules.calls.circuit_breaker import Breaker
@@ -169,7 +169,9 @@ class Servers:
     by_id: dict[str, Server] = field(default_factory=dict, init=False)
     tables: dict[str, StageTable] = field(default_factory=dict, init=False)
     monitors: dict[str, HealthMonitor] = field(default_factory=dict, init=False)
-    wiring_watches: dict[str, WiringWatch] = field(default_factory=dict, init=False)
+    wiring_watches: dict[str, Callable[[], Coroutine[Any, Any, None]]] = field(
+        default_factory=dict, init=False
+    )
     shared: dict[str, SharedSessions] = field(default_factory=dict, init=False)
     _running: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
 
@@ -187,7 +189,7 @@ class Servers:
         if (ping := base.settings.ping_for(entry)).enabled:
             self.monitors[entry.id] = HealthMonitor(server, ping, base.clock, base.log)
         elif server.wiring.configured:
-            self.wiring_watches[entry.id] = WiringWatch(server, base.log)
+            self.wiring_watches[entry.id] = partial(watch_tools, server, base.log)
         shared = _shared(base, server)
         if shared is not None:
             self.shared[entry.id] = shared
@@ -202,13 +204,10 @@ class Servers:
     def begin(self) -> None:
         """Look after the servers that nobody looks after yet, until ``leave``."""
         loop = asyncio.get_running_loop()
-        for name, watch in self._watches.items():
+        pings = {name: monitor.run for name, monitor in self.monitors.items()}
+        for name, watch in (pings | self.wiring_watches).items():
             if name not in self._running:
-                self._running[name] = loop.create_task(watch.run())
-
-    @property
-    def _watches(self) -> Mapping[str, HealthMonitor | WiringWatch]:
-        return {**self.monitors, **self.wiring_watches}
+                self._running[name] = loop.create_task(watch())
 
     async def leave(self, within: float) -> None:
         """Look after them no more. Close the adapter's own sessions with the servers, as far as that takes no longer
@@ -216,11 +215,11 @@ class Servers:
         """
         for task in self._running.values():
             task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
-        closes = [watch.close() for watch in self._watches.values()]
+        ended = asyncio.gather(*self._running.values(), return_exceptions=True)
+        closes = [monitor.close() for monitor in self.monitors.values()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await asyncio.gather(*closes)
+                await asyncio.gather(ended, *closes)
 
     async def tidy(self) -> None:
         """Close shared sessions that nobody uses, at all servers at once. Raises StoreUnavailable."""

@@ -23,6 +23,9 @@ from adapter.wire.trace_context import NO_META, TRACEPARENT, short_text
 METHOD_NOT_FOUND, INVALID_PARAMS = -32601, -32602
 """Codes of JSON-RPC 2.0, "Error object"."""
 
+RESOURCE_NOT_FOUND = -32002
+"""The code of that error through MCP 2025-11-25, which is INVALID_PARAMS since."""
+
 LONGEST_ID = 1024
 """Characters of an id: it stands in every answer, and is remembered while one is waited for."""
 

@@ -11,7 +11,7 @@ from typing import Any
 from adapter.errors import AdapterError, CallTooLong, InternalError, UpstreamUnanswered
 from adapter.relay.background import AT_ONCE, apart
 from adapter.relay.eras.call_rounds import CallClock, OpenQuestions, Round, bound_to
-from adapter.relay.eras.legacy_session import LOG, LegacySession, said_in
+from adapter.relay.eras.legacy_session import LOG, Exchange, LegacySession, said_in
 from adapter.relay.eras.legacy_sessions import OpeningRefused, ServerBridge
 from adapter.relay.replies import (
     LARGE,
@@ -63,7 +63,7 @@ QUESTION_BYTES = 1 << 20
 _DROPPED = SUBSCRIBED | {"notifications/elicitation/complete", "notifications/tasks/status"}
 
 
-class BridgedCall:
+class BridgedCall(Exchange):
     """Asks the server, and tells the client what it says. It ends with the answer, or when its client has gone.
 
     ``reply`` is that of the round under way, or of the next one while the call is parked. No more is kept of the
@@ -330,9 +330,6 @@ class BridgedCall:
         self._close()
 
     give_up = stop = _left
-
-    def lost(self) -> None:
-        """See Exchange. The call has a stream of its own."""
 
     def _close(self) -> None:
         if self._clock is not None:

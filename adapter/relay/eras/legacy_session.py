@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
@@ -40,23 +40,26 @@ OnHeard = Callable[[str | None], Awaitable[None]]
 """Is called when the own stream of the session of that id begins to be heard."""
 
 
-class Exchange(Protocol):
+class Exchange:
     """A request or subscription that is under way in a session. What belongs to none is told to all, or asked in the
     only one that it can be of.
     """
 
-    is_call: bool
-    waits: bool
+    is_call = False
+    waits = False
     """Its client was asked, and has to come back: its server waits as well."""
 
-    async def ask(self, question: LegacyQuestion, params: object) -> None: ...
+    async def ask(self, question: LegacyQuestion, params: object) -> None:
+        """Ask a call's client, or decline in its name where it cannot be asked. Raises what the upstream raises."""
 
-    async def tell(self, message: Mapping[str, Any], data: bytes) -> None: ...
+    async def tell(self, message: Mapping[str, Any], data: bytes) -> None:
+        """Tell the client of a notification."""
 
-    def withdraw(self, id_bytes: bytes) -> None: ...
+    def withdraw(self, id_bytes: bytes) -> None:
+        """Forget a question that the server gave up."""
 
     def lost(self) -> None:
-        """The server is not heard outside of requests any more."""
+        """Learn that the server is not heard outside of requests any more."""
 
     def stop(self) -> None:
         """End: the adapter stops, or serves this server no more."""

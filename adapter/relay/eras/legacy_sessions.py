@@ -15,9 +15,10 @@ from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import AdapterError, StoreUnavailable, UpstreamBroken
+from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.background import SingleFlight
 from adapter.relay.eras.call_rounds import Round
+from adapter.relay.eras.hearers import Hearers
 from adapter.relay.eras.legacy_session import Exchange, LegacySession, OnHeard
 from adapter.relay.eras.parked_calls import ParkedCalls
 from adapter.relay.exchange import JSON, LATEST_LEGACY, POST_FIELDS, forwardable
@@ -33,13 +34,11 @@ from adapter.relay.sessions.inner_client import (
     rpc_request,
 )
 from adapter.rules.access.principals import ANONYMOUS, party_of
-from adapter.rules.access.shared_sessions import membership
 from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.rules.calls.rounds import ASKING
 from adapter.rules.eras.legacy_requests import legacy_fields
 from adapter.rules.eras.modern_results import error_code, modern_response
 from adapter.rules.eras.questions import HELD_CAPABILITIES, URL_REQUIRED, input_required, links_in
-from adapter.state.port import delete_overdue
 from adapter.upstream.local.messages import LocalAnswer, status_of
 from adapter.upstream.local.port import LocalRequest
 from adapter.upstream.local.replies import Deadlines
@@ -62,12 +61,6 @@ _INITIALIZE = dump(
     )
 )
 
-
-HEARERS = "hearers"
-"""The table of the replicas that hear a server's own stream in a session, by the server and the session's key."""
-
-REMEMBERED = 30 * 86400.0
-"""Seconds after which the row of one that has gone may be deleted."""
 
 LastWord = Callable[[], Awaitable[None]]
 
@@ -247,27 +240,13 @@ class ServerBridge:
         self._mirrors = ParamHeaders()
         # Read in each call: a property would be a function of Python's.
         self.like, self.log, self.deadlines = self.legacy.like, self.legacy.log, self.legacy.deadlines
-        self.legacy.on_heard = self._note_hearer
+        self.hearers = Hearers(self.id, self.parked)
+        self.legacy.on_heard = self.hearers.note
 
     def check(self, request: LocalRequest) -> None:
         """Raise HeaderMismatch for a call whose headers say something else than the arguments that they mirror."""
         if mirrors := self._mirrors.of(request.envelope.name or ""):
             check_parameters(mirrors, request.params.get("arguments"), request.head.fields)
-
-    async def hearer(self, session_id: str | None) -> str:
-        """The replica that hears the server's own stream in a shared session, as far as is known; "" if none does."""
-        part = membership(session_id)
-        row = None if part is None else await self.parked.store.get(HEARERS, f"{self.id}/{part.key}")
-        return "" if row is None else row.value.decode()
-
-    async def _note_hearer(self, session_id: str | None) -> None:
-        part, parked = membership(session_id), self.parked
-        if part is None or not parked.owner:
-            return
-        now, owner = parked.clock(), parked.owner.encode()
-        with contextlib.suppress(StoreUnavailable):
-            await parked.store.put(HEARERS, f"{self.id}/{part.key}", owner, due=now + REMEMBERED)
-            await delete_overdue(parked.store, HEARERS, now)
 
     async def translated(
         self, response: bytes, now: Round, method: str, server_info: bytes | None, other_id: bytes | None

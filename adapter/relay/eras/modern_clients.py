@@ -137,7 +137,7 @@ class ModernClients(LocalUpstream[LegacyServer]):
         with suppress(OpeningRefused, AdapterError):  # which the subscription itself is told
             session = await bridge.legacy.find(request)
             await session.listen()
-            owner = "" if session.hears else await bridge.hearer(session.client.session.id)
+            owner = "" if session.hears else await bridge.hearers.of(session.client.session.id)
             if owner not in ("", bridge.parked.owner):
                 with suppress(AdapterError):  # it has gone
                     reply = await forward(owner, request, read_timeout)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import AdapterError
-from adapter.relay.eras.legacy_session import LegacySession
+from adapter.relay.eras.legacy_session import Exchange, LegacySession
 from adapter.relay.eras.legacy_sessions import OpeningRefused, ServerBridge
 from adapter.rules.eras.modern_results import (
     UPDATED,
@@ -18,7 +18,6 @@ from adapter.rules.eras.modern_results import (
     subscription_message,
     wanted_methods,
 )
-from adapter.rules.eras.questions import LegacyQuestion
 from adapter.upstream.local.events import BOUNDS
 from adapter.upstream.local.messages import LocalAnswer, refusal
 from adapter.upstream.local.port import LocalRequest
@@ -28,10 +27,8 @@ from adapter.wire.eras import Era
 from adapter.wire.shared_ids import named
 
 
-class ListenStream:
+class ListenStream(Exchange):
     """One ``subscriptions/listen``. It ends when the server is heard no more; the client subscribes again then."""
-
-    is_call = waits = False
 
     def __init__(self, request: LocalRequest, bridge: ServerBridge) -> None:
         self.reply = PendingReply(self._left)
@@ -84,20 +81,12 @@ class ListenStream:
             uri == each or uri.startswith(each if each.endswith("/") else f"{each}/") for each in self._uris
         )
 
-    async def ask(self, question: LegacyQuestion, params: object) -> None:
-        """See Exchange."""
-
-    def withdraw(self, id_bytes: bytes) -> None:
-        """See Exchange."""
-
     def lost(self) -> None:
         """End: the server is not heard any more."""
         if self._acknowledged:
             self._end(LocalAnswer(subscription_message(self._request.id_bytes, None)))
 
-    def stop(self) -> None:
-        """See Exchange."""
-        self.lost()
+    stop = lost
 
     def _end(self, answer: LocalAnswer) -> None:
         self.reply.answer(answer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from adapter.errors import ToolUnknown
 from adapter.relay.background import SingleFlight, in_turns
@@ -33,11 +32,8 @@ from adapter.wire.spans import Insert, edit
 _OF_CALL = frozenset({"content-encoding", "mcp-name"})
 
 
-class MountCatalogue(NamedTuple):
-    """The definitions of all tools, by the names that clients use, and their index."""
-
-    definitions: Mapping[str, bytes]
-    found_by: Index
+MountCatalogue = tuple[Mapping[str, bytes], Index]
+"""The definitions of all tools, by the names that clients use, and their index."""
 
 
 class MountCodeMode:
@@ -73,7 +69,7 @@ class MountCodeMode:
     async def _search(self, ask: ClientRequest, session: MountSession | None, envelope: Envelope) -> bytes:
         query = search_query(envelope)
         held = await self._lists.now(TOOLS, ask, session)
-        index = (await self._catalogue(held.found)).found_by
+        _, index = await self._catalogue(held.found)
         text, data = search_answer(*await in_turns(index.search(query.words, query.limit)), self._names)
         response = tool_result(envelope.id_bytes, text, data, modern=ask.sender.era is MODERN)
         missing = [Insert(("result", "_meta"), dump({MISSING: held.missing}))] if held.missing else []
@@ -102,7 +98,7 @@ class MountCodeMode:
 
     async def _definition(self, ask: ClientRequest, session: MountSession | None, name: str) -> bytes | None:
         held = await self._lists.now(TOOLS, ask, session)
-        return (await self._catalogue(held.found)).definitions.get(name)
+        return (await self._catalogue(held.found))[0].get(name)
 
     async def _catalogue(self, found: MergedList) -> MountCatalogue:
         return await self._catalogues.get(found.digest, lambda: _read(found))
@@ -112,4 +108,4 @@ async def _read(found: MergedList) -> MountCatalogue:
     tools: dict[str, bytes] = {}
     for page in found.pages:
         tools |= await in_turns(stored_entries(page, TOOLS))
-    return MountCatalogue(tools, await in_turns(index_of(tools)))
+    return tools, await in_turns(index_of(tools))

@@ -17,13 +17,18 @@ from adapter.relay.mounts.subscriptions import open_subscription, wanted_of
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.eras.modern_results import SERVER_INFO_KEY
-from adapter.rules.mounts.introduction import CAPABILITIES, joined_instructions
 from adapter.rules.mounts.lists import KINDS
 from adapter.rules.mounts.member_ids import member_of
-from adapter.rules.mounts.modern_requests import UNSUPPORTED_VERSION, refusal_of
+from adapter.rules.mounts.own_answers import (
+    CAPABILITIES,
+    UNSUPPORTED_VERSION,
+    joined_instructions,
+    refusal_of,
+)
 from adapter.wire.envelope import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
     Batch,
     Envelope,
     Kind,
@@ -35,7 +40,6 @@ from adapter.wire.eras import LEGACY, LEGACY_VERSIONS, MODERN, MODERN_VERSIONS
 from adapter.wire.shared_ids import named
 from adapter.wire.spans import Replace, edit
 
-RESOURCE_NOT_FOUND = -32002
 SET_LEVEL = "logging/setLevel"
 
 _FORWARDED = ("resources/read", "tasks/", "completion/")

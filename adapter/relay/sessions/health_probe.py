@@ -72,43 +72,29 @@ async def _missing(session: OwnSession, configured: frozenset[str]) -> frozenset
     return frozenset(missing)
 
 
-class WiringWatch:
-    """Looks for the configured tools of one server: at start, and again when the server begins anew.
-
-    Each look has a session of its own, and may take as long as a client's request.
+async def watch_tools(server: Server, log: FilteringBoundLogger) -> None:
+    """Look for the configured tools of a server until cancelled: at start, when it begins anew, and again where a look
+    failed or found a tool missing. Each look has a session of its own, and may take as long as a client's request.
     """
-
-    def __init__(self, server: Server, log: FilteringBoundLogger) -> None:
-        self._server = server
-        self._session = OwnSession(server, server.timeouts.request)
-        self._log = log
-
-    async def run(self) -> None:
-        """Look until cancelled; a look that failed, or found a tool missing, is repeated."""
-        pause, wiring = FIRST_PAUSE, self._server.wiring
-        while True:
-            await self._look()
-            if wiring.settled:
-                await wiring.stale.wait()
-                pause = FIRST_PAUSE
-            else:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
-
-    async def _look(self) -> None:
+    pause, wiring = FIRST_PAUSE, server.wiring
+    while True:
+        session = OwnSession(server, server.timeouts.request)
         try:
-            await self._session.open(self._server.timeouts.request + LATEST)
-            await look_at_tools(self._server, self._session, self._log)
+            await session.open(server.timeouts.request + LATEST)
+            await look_at_tools(server, session, log)
         except AdapterError as error:
-            self._log.info("tools could not be looked for", server=self._server.id, why=str(error))
+            log.info("tools could not be looked for", server=server.id, why=str(error))
         except Exception:
             # A defect here must not end the watch, or the wiring would never be looked at again.
-            self._log.exception("tools could not be looked for", server=self._server.id)
-        await self._session.close()
-
-    async def close(self) -> None:
-        """End the session of a look that was cut off."""
-        await self._session.close()
+            log.exception("tools could not be looked for", server=server.id)
+        finally:
+            await session.close()
+        if wiring.settled:
+            await wiring.stale.wait()
+            pause = FIRST_PAUSE
+        else:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
 
 
 T = TypeVar("T")

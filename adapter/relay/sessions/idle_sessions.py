@@ -42,7 +42,6 @@ class LastSeen:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._cache = sessions.cache
         self._store = sessions.store
         self._idle_ttl = sessions.limits.idle_ttl
         self.others: list[Callable[[], Awaitable[None]]] = []
@@ -61,13 +60,13 @@ class LastSeen:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.interval):
-                    await self._cache.crowded.wait()
+                    await self._sessions.cache.crowded.wait()
             # A round that failed is made up for by the next one: nothing is forgotten that is not written.
             with contextlib.suppress(StoreUnavailable):
                 await self.write()
                 for write in self.others:
                     await write()
-            await self._cache.forget_unused(self._sessions.clock())
+            await self._sessions.cache.forget_unused(self._sessions.clock())
             # Where too many are in use, nobody gains by looking for others at once.
             await asyncio.sleep(SHORTEST_ROUND)
 
@@ -76,7 +75,7 @@ class LastSeen:
         # A tombstone keeps its time until it is revived.
         used = [
             session
-            for session in self._cache.open.values()
+            for session in self._sessions.cache.open.values()
             if (session.touched or session.in_flight) and not session.asleep
         ]
         for start in range(0, len(used), PAGE):

@@ -202,17 +202,14 @@ class SharedSession:
             return None
         name = "progressToken" if message.method == PROGRESS else "requestId"
         value = await apart(body, lambda: named(parse(body), name))
-        text = self._token(value, member) if message.method == PROGRESS else self._number(value, member)
+        text = None
+        if message.method == CANCELLED and isinstance(value, str | int | float):
+            # The id under which the request went out.
+            text = tagged(member, dump(value))
+        elif message.method == PROGRESS and (found := asked_id(value)) and self._is_of(found, member):
+            # The server's own token, of which clients were given another.
+            text = found.id
         return None if text is None else await apart(body, partial(about, body, name, text))
-
-    def _token(self, value: object, member: str) -> bytes | None:
-        """The server's own token of a request, by the one that clients were given."""
-        found = asked_id(value)
-        return found.id if found is not None and self._is_of(found, member) else None
-
-    def _number(self, value: object, member: str) -> bytes | None:
-        """The id under which a cancelled request went out."""
-        return tagged(member, dump(value)) if isinstance(value, str | int | float) else None
 
     # --- what the server says ---------------------------------------------------------------------------------
 

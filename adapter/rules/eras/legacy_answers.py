@@ -10,7 +10,7 @@ from typing import Any
 
 from adapter.errors import BadJson
 from adapter.rules.eras.modern_results import SERVER_INFO_KEY
-from adapter.wire.envelope import INVALID_PARAMS, dump, parse
+from adapter.wire.envelope import INVALID_PARAMS, RESOURCE_NOT_FOUND, dump, parse
 from adapter.wire.eras import LEGACY_VERSIONS
 from adapter.wire.names import SUBSCRIPTION_KEY
 from adapter.wire.spans import Drop, Replace, edit, find
@@ -20,9 +20,6 @@ SHORT = 64 << 10
 
 MODERN_ONLY = ("resultType", "ttlMs", "cacheScope")
 """Members of results that legacy ones have not."""
-
-RESOURCE_NOT_FOUND = -32002
-"""The code of that error through 2025-11-25, which is INVALID_PARAMS since."""
 
 TASKS = "io.modelcontextprotocol/tasks"
 

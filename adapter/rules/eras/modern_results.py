@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from adapter.errors import UpstreamBroken
-from adapter.wire.envelope import INVALID_PARAMS, dump
+from adapter.wire.envelope import INVALID_PARAMS, RESOURCE_NOT_FOUND, dump
 from adapter.wire.eras import MODERN_VERSIONS
 from adapter.wire.names import SUBSCRIPTION_KEY
 from adapter.wire.spans import Insert, Replace, edit, find
@@ -32,8 +32,6 @@ CACHEABLE = frozenset(
 
 CAPABILITIES = ("completions", "experimental", "extensions", "logging", "prompts", "resources", "tools")
 """What a modern server may declare of what a legacy one does. Tasks are others in each era."""
-
-_NOT_FOUND = -32002
 
 # As SDKs write them. The rest may be anything that needs no look.
 _USUAL = re.compile(
@@ -62,7 +60,7 @@ def modern_response(response: bytes, method: str, server_info: bytes | None, id_
             edits.append(Insert(("result", "cacheScope"), b'"private"'))
         if server_info is not None:
             edits.append(Insert(("result", "_meta", SERVER_INFO_KEY), server_info))
-    elif method == "resources/read" and error_code(response) == _NOT_FOUND:
+    elif method == "resources/read" and error_code(response) == RESOURCE_NOT_FOUND:
         edits.append(Replace(("error", "code"), b"%d" % INVALID_PARAMS))
     try:
         return edit(response, edits) if edits else response

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.rules.mounts.modern_requests import refusal_of
+from adapter.rules.mounts.own_answers import refusal_of
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
