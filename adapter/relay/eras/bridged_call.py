@@ -10,7 +10,7 @@ from typing import Any
 
 from adapter.errors import AdapterError, CallTooLong, InternalError, UpstreamUnanswered
 from adapter.relay.background import AT_ONCE, apart
-from adapter.relay.eras.call_rounds import CallClock, OpenQuestions, Round, bound_to
+from adapter.relay.eras.call_rounds import CallClock, Round, answers_in, bound_to
 from adapter.relay.eras.legacy_session import LOG, Exchange, LegacySession, said_in
 from adapter.relay.eras.legacy_sessions import OpeningRefused, ServerBridge
 from adapter.relay.replies import (
@@ -86,7 +86,8 @@ class BridgedCall(Exchange):
         self._session: LegacySession | None = None
         self._server_info: bytes | None = None
         self._client = bridge.like
-        self._questions = OpenQuestions()
+        self._asked = 0
+        self._questions: dict[str, LegacyQuestion] = {}
         self._parking = self.waits = False
         self._outcome: bytes | AdapterError | None = None
         self._clock: CallClock | None = None
@@ -128,19 +129,19 @@ class BridgedCall(Exchange):
         body = translate() if len(envelope.body) <= AT_ONCE else await apart(envelope.body, translate)
         legacy = Envelope(REQUEST, envelope.method, envelope.id, envelope.name, NO_VERSION, body)
         legacy.trace = envelope.trace
-        session = await self._enter(sent)
-        self._client = session.speaking(like, None)
-        reply = await self._client.post(body, (), sent.repeatable, legacy)
-        if reply.status != 404 or not session.lasts or session.client.session.id is None:
-            return reply
-        if (ran := await with_result(reply, {self._number}, ABANDON_SILENCE)) is not None:
-            return ran
-        # The server does not know the session, so it did not run the request.
-        self._bridge.legacy.forget(session)
-        self._leave_session()
-        session = await self._enter(sent)
-        self._client = session.speaking(like, None)
-        return await self._client.post(body, (), sent.repeatable, legacy)
+        for may_repeat in (True, False):
+            session = await self._enter(sent)
+            self._client = session.speaking(like, None)
+            reply = await self._client.post(body, (), sent.repeatable, legacy)
+            has_id = session.lasts and session.client.session.id is not None
+            if reply.status != 404 or not (may_repeat and has_id):
+                break
+            if (ran := await with_result(reply, {self._number}, ABANDON_SILENCE)) is not None:
+                return ran
+            # The server does not know the session, so it did not run the request.
+            self._bridge.legacy.forget(session)
+            self._leave_session()
+        return reply
 
     async def _enter(self, sent: UpstreamRequest) -> LegacySession:
         session = self._session = await self._bridge.legacy.enter(self, sent)
@@ -221,7 +222,8 @@ class BridgedCall(Exchange):
         if not is_asked:
             await self._say(declined(question))
             return
-        self._questions.add(question)
+        self._asked += 1
+        self._questions[f"question-{self._asked}"] = question
         if self.waits:
             self._bridge.parked.grow(self, question.size)
             return
@@ -230,7 +232,8 @@ class BridgedCall(Exchange):
 
     def withdraw(self, id_bytes: bytes) -> None:
         """Forget a question that the server gave up."""
-        self._questions.withdraw(id_bytes)
+        kept = {key: each for key, each in self._questions.items() if each.id_bytes != id_bytes}
+        self._questions = kept
 
     def _park_soon(self) -> None:
         if not self._parking:
@@ -253,7 +256,7 @@ class BridgedCall(Exchange):
         self._bridge.deadlines.set(self.give_up, self._bridge.parked.limits.ttl)
         state = self._bridge.parked.park(self)
         asked.answer(
-            LocalAnswer(input_required(self._now.id_bytes, self._questions.by_key, state, self._server_info))
+            LocalAnswer(input_required(self._now.id_bytes, self._questions, state, self._server_info))
         )
 
     def resume(self, request: LocalRequest, given: Mapping[str, Any]) -> PendingReply:
@@ -262,7 +265,7 @@ class BridgedCall(Exchange):
         self._bridge.deadlines.drop(self.give_up)
         if self._clock is not None:
             self._clock.start()
-        answers_given = self._questions.answered(request.envelope.body, given)
+        answers_given = answers_in(request.envelope.body, given, self._questions)
         self.size -= sum(question.size for question, _ in answers_given)
         responses = [response for _, response in answers_given]
         self._tasks.add(asyncio.get_running_loop().create_task(self._go_on(responses)))
@@ -298,7 +301,7 @@ class BridgedCall(Exchange):
             # A log message that the server wrote before its answer is on the stream of the session.
             for _ in range(TURNS):
                 await asyncio.sleep(0)
-        self._questions.by_key.clear()
+        self._questions.clear()
         if self.waits:
             self._outcome = outcome
             self._leave_session()

@@ -48,33 +48,18 @@ class Round(NamedTuple):
         return cls(request.id_bytes, token, known, request.head.streams, level)
 
 
-class OpenQuestions:
-    """The questions that a client has not answered, by the keys under which it is asked."""
-
-    def __init__(self) -> None:
-        self.by_key: dict[str, LegacyQuestion] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return len(self.by_key)
-
-    def add(self, question: LegacyQuestion) -> None:
-        """Ask one more."""
-        self._count += 1
-        self.by_key[f"question-{self._count}"] = question
-
-    def withdraw(self, id_bytes: bytes) -> None:
-        """Forget a question that the server gave up."""
-        self.by_key = {key: each for key, each in self.by_key.items() if each.id_bytes != id_bytes}
-
-    def answered(self, body: bytes, given: Mapping[str, Any]) -> list[tuple[LegacyQuestion, bytes]]:
-        """The questions to which a request with that ``body`` has ``given`` answers, with what the server gets."""
-        found = []
-        for key in [key for key in self.by_key if key in given]:
-            span = find(body, ("params", "inputResponses", key))
-            question = self.by_key.pop(key)
-            found.append((question, answered(question, b"{}" if span is None else body[slice(*span)])))
-        return found
+def answers_in(
+    body: bytes, given: Mapping[str, Any], questions: dict[str, LegacyQuestion]
+) -> list[tuple[LegacyQuestion, bytes]]:
+    """The questions to which a request with that ``body`` has ``given`` answers, with what the server gets. They are
+    open no more.
+    """
+    found = []
+    for key in [key for key in questions if key in given]:
+        span = find(body, ("params", "inputResponses", key))
+        question = questions.pop(key)
+        found.append((question, answered(question, b"{}" if span is None else body[slice(*span)])))
+    return found
 
 
 class CallClock:

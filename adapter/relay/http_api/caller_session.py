@@ -203,7 +203,8 @@ class CallerSession:
     """One caller's session. ``used`` and ``listed`` are moments of the clock; ``busy`` counts who is using it.
 
     ``rights`` are those with which the tools were listed: tokens of one principal may have different scopes.
-    ``is_shared``: ``rows`` tell the other processes of it, and every ``pace`` seconds that it is in use.
+    ``kept`` is what ``rows`` tell the other processes of it, and every ``pace`` seconds that it is in use; None for one
+    that is this process's alone.
     """
 
     key: CallerKey
@@ -221,13 +222,18 @@ class CallerSession:
         self.listed = float("-inf")
         self.rights: object = None
         self.is_ready = False
-        self.is_shared = False
+        self.kept: KeptSession | None = None
         self._opening = asyncio.Lock()
         self._told = float("-inf")
         self._version = ABSENT
 
     def __repr__(self) -> str:
         return f"<CallerSession of {self.conversation!r}: {self.busy} busy>"
+
+    @property
+    def is_shared(self) -> bool:
+        """Tell whether other processes may be using it."""
+        return self.kept is not None
 
     def known(self, name: str) -> dict[str, Any] | None:
         """The tool of that name on the list that was read last."""
@@ -264,7 +270,7 @@ class CallerSession:
             kept, self._version = await rows.keep(self.key, own)
         self._told = self.clock()
         self.conversation.adopt(kept)
-        self.is_shared = True
+        self.kept = kept
         return None if own == kept else own
 
     async def tell_use(self) -> None:
@@ -276,31 +282,23 @@ class CallerSession:
 
     async def forget(self) -> None:
         """Have no process go on in it, because it is over."""
-        if (shared := self._shared()) is not None:
-            rows, kept = shared
+        if self.rows is not None and self.kept is not None:
             with suppress(StoreUnavailable):
-                await rows.forget(self.key, kept.id)
+                await self.rows.forget(self.key, self.kept.id)
 
     async def leave(self) -> None:
         """Leave it to the other processes, and end it where none of them finds it any more."""
-        if (shared := self._shared()) is not None:
-            rows, kept = shared
+        if self.rows is not None and self.kept is not None:
             with suppress(StoreUnavailable):
-                if await rows.is_lost(self.key, kept.id):
+                if await self.rows.is_lost(self.key, self.kept.id):
                     await self.conversation.close()
 
     async def give_up(self) -> None:
         """Do without it. It ends at once, unless other processes may be using it."""
-        if (shared := self._shared()) is not None:
-            rows, kept = shared
+        if self.rows is not None and self.kept is not None:
             try:
-                if not await rows.give_up(self.key, kept.id, self._version):
+                if not await self.rows.give_up(self.key, self.kept.id, self._version):
                     return
             except StoreUnavailable:
                 return
         await self.conversation.close()
-
-    def _shared(self) -> tuple[SessionRows, KeptSession] | None:
-        """The rows that other processes find it by, and what they find; None for one that is this process's alone."""
-        kept = self.conversation.session if self.is_shared else None
-        return None if self.rows is None or kept is None else (self.rows, kept)

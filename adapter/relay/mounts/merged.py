@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,11 +67,9 @@ class MergedMount:
     info: Mapping[str, Any]
     serves_missing: bool = False
     code_mode: MountCodeMode | None = field(default=None, init=False)
-    end: Callable[[ClientRequest, float], Any] = field(init=False)
     _requests: MemberRequests = field(init=False)
 
     def __post_init__(self) -> None:
-        self.end = self._end
         self._requests = MemberRequests(self.relay, self.sessions, self.lists, self.servers)
 
     def __repr__(self) -> str:
@@ -124,7 +122,8 @@ class MergedMount:
         await self.sessions.leave()
         await self.lists.leave(within)
 
-    async def _end(self, ask: ClientRequest, within: float) -> ClientResponse:  # noqa: ARG002 (servers have their own)
+    async def end(self, ask: ClientRequest, within: float) -> ClientResponse:  # noqa: ARG002 (servers have their own)
+        """See Relay."""
         return await self.sessions.end(ask)
 
     def _require_session(self) -> None:

@@ -187,15 +187,14 @@ def _taken() -> ClientResponse:
 async def _not_opened(found: NotOpened, message: Envelope) -> ClientResponse:
     """What the server said to ``initialize``, as the answer to the request that needed a session."""
     answer = found.answer
-    whole = ClientResponse(answer.status, answer.headers, found.body)
-    response = await response_of(whole, None, max(1, len(found.body)))
+    response = await response_of(answer, None, max(1, len(found.body)))
     fields = [each for each in answer.headers if each[0].lower() not in ("content-length", "content-type")]
     try:
         read = None if response is None else read_envelope(response)
     except (BadJson, BadRequest):
         read = None
     if response is None or not isinstance(read, Envelope) or b'"id"' not in response:
-        return whole
+        return answer
     return ClientResponse(answer.status, [*fields, JSON], with_id(response, message.id_bytes))
 
 

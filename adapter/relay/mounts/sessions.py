@@ -44,12 +44,11 @@ LOOK_AGAIN = 1.0
 
 
 class NotOpened(Exception):
-    """A server opened no session; ``answer`` is what it said to ``initialize``, ``body`` all of that."""
+    """A server opened no session; ``answer`` is what it said to ``initialize``, which is whole."""
 
     def __init__(self, answer: ClientResponse, body: bytes) -> None:
         super().__init__()
-        self.answer = answer
-        self.body = body
+        self.answer, self.body = ClientResponse(answer.status, answer.headers, body), body
 
 
 @dataclass(eq=False, slots=True)

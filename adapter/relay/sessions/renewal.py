@@ -126,7 +126,7 @@ class Renewal:
             row, record = await self.sessions.record(session)
             if record.state is SessionState.OPEN and record.upstream.generation != seen:
                 # Another process was first: its mapping is in the store.
-                self.sessions.follow(session, row, record)
+                session.follow(record, row.version)
                 ask.server.began_anew()
                 return
             async with self.sessions.slot_for(session.key, record):

@@ -151,9 +151,11 @@ class Session:
         """True while a GET stream of the session is open, or is being opened."""
         return bool(self.streams or self.opening_streams)
 
-    def follow(self, record: SessionRecord) -> bool:
-        """Be what the record says, which another process may have written; True: another upstream session is."""
-        upstream = record.upstream
+    def follow(self, record: SessionRecord, version: int) -> bool:
+        """Be what the record in a row of that version says, which another process may have written; True: another
+        upstream session is.
+        """
+        self.version, upstream = version, record.upstream
         is_renewed = upstream.generation != self.generation
         self.upstream_id, self.generation = upstream.id, upstream.generation
         self.protocol_version = upstream.protocol_version

@@ -102,9 +102,8 @@ class SessionCache(RowReads, StoreListener):
             if len(self.open) > MOST_KNOWN:
                 self.crowded.set()
         else:
-            is_renewed = session.follow(record)
-            session.version, session.epoch = version, epoch
-            if is_renewed:
+            session.epoch = epoch
+            if session.follow(record, version):
                 self.on_renewed(session.server)
         return session
 

@@ -272,11 +272,6 @@ class Sessions:
             raise SessionUnknown(record.reason)
         return row, record
 
-    def follow(self, session: Session, row: Row, record: SessionRecord) -> None:
-        """Have the session be what the row says that another process has written."""
-        session.follow(record)
-        session.version = row.version
-
     async def remap(self, session: Session, row: Row, record: SessionRecord) -> bool:
         """Write the session's new mapping unless another process has since ``row``; False: its mapping is kept."""
         try:
@@ -284,10 +279,11 @@ class Sessions:
                 TABLE, session.key, encode(record), expected=row.version, due=self.due(record)
             )
         except Conflict:
-            self.follow(session, *await self.record(session))
+            row, record = await self.record(session)
+            session.follow(record, row.version)
             return False
         self.cache.changed(session.key)
-        self.follow(session, row, record)
+        session.follow(record, row.version)
         return True
 
     # --- ending -----------------------------------------------------------------------------------------------
