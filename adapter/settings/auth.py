@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -135,13 +136,11 @@ class OAuth(Section):
         description=f"Difference of the clocks of issuer and adapter that is allowed, at most {LONGEST_LEEWAY}.",
     )
 
-    @model_validator(mode="after")
-    def _are_told_apart(self) -> OAuth:
+    def _contradictions(self) -> Iterator[str]:
         seen: dict[str, int] = {}
         for index, entry in enumerate(self.issuers):
             if (first := seen.setdefault(entry.issuer, index)) != index:
-                raise ValueError(f"issuers[{index}] has the same issuer as issuers[{first}]")
-        return self
+                yield f"issuers[{index}] has the same issuer as issuers[{first}]"
 
 
 def _is_a_digest(value: str | None) -> str | None:
@@ -160,11 +159,9 @@ class NamedToken(Section):
     sha256: Annotated[str | None, BlankIsNull, AfterValidator(_is_a_digest)] = None
     """SHA-256 of the token in hexadecimal, so that the file contains no secret."""
 
-    @model_validator(mode="after")
-    def _has_one_of_both(self) -> NamedToken:
+    def _contradictions(self) -> Iterator[str]:
         if (self.token is None) == (self.sha256 is None):
-            raise ValueError("needs either token or sha256, and not both")
-        return self
+            yield "needs either token or sha256, and not both"
 
 
 class Auth(Section):
@@ -193,16 +190,12 @@ class Auth(Section):
             return {**data, "enabled": True}
         return data
 
-    @model_validator(mode="after")
-    def _can_be_passed(self) -> Auth:
+    def _contradictions(self) -> Iterator[str]:
         if self.enabled and not self.has_static_tokens and self.oauth is None:
-            raise ValueError(
-                "enabled is true, but neither token nor tokens is set, nor oauth: nobody could call it"
-            )
+            yield "enabled is true, but neither token nor tokens is set, nor oauth: nobody could call it"
         names = [entry.name for entry in self.tokens]
         if len(set(names)) < len(names):
-            raise ValueError("two entries of tokens have the same name")
-        return self
+            yield "two entries of tokens have the same name"
 
     @property
     def has_static_tokens(self) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from adapter.settings.auth import Auth
 from adapter.settings.section import (
@@ -57,11 +58,9 @@ class CorsSettings(Section):
     allow_credentials: bool = False
     """Allow browsers to send cookies and credentials."""
 
-    @model_validator(mode="after")
-    def _credentials_need_names(self) -> CorsSettings:
+    def _contradictions(self) -> Iterator[str]:
         if self.allow_credentials and "*" in self.allowed_origins:
-            raise ValueError("allow_credentials is not allowed with * in allowed_origins: list the origins")
-        return self
+            yield "allow_credentials is not allowed with * in allowed_origins: list the origins"
 
 
 def _code(value: object) -> object:

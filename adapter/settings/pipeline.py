@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Tag
 
 from adapter.settings.section import (
     AS_SECTION,
@@ -143,8 +144,6 @@ class PresenterSettings(Section):
     format: Literal["json", "toon"] = "json"
     """Text format of the data."""
 
-    @model_validator(mode="after")
-    def _has_one_schema(self) -> PresenterSettings:
+    def _contradictions(self) -> Iterator[str]:
         if self.shape is not None and self.json_schema is not None:
-            raise ValueError("has both schema and json_schema: remove one of them")
-        return self
+            yield "has both schema and json_schema: remove one of them"

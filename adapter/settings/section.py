@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Annotated, Any, NamedTuple, Self, TypeVar, get_args, get_type_hints
@@ -92,6 +92,16 @@ class Section(BaseModel):
     def _takes_null(cls, key: str) -> bool:
         field = fields_by_key(cls).get(key)
         return field is None or type(None) in get_args(field.annotation)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (sentence := next(self._contradictions(), None)) is not None:
+            raise ValueError(sentence)
+        return self
+
+    def _contradictions(self) -> Iterator[str]:
+        """Yield a sentence for values of the section that do not go together. The first one refuses it."""
+        yield from ()
 
     @property
     def said(self) -> dict[str, Any]:
@@ -279,7 +289,6 @@ SecondsOrZero = Annotated[
 ]
 Count = Annotated[int, Field(gt=0), Spelled("whole number above 0")]
 ByteSize = Annotated[int, BeforeValidator(parse_size), Field(gt=0), Spelled("byte size")]
-ByteSizeOrZero = Annotated[int, BeforeValidator(parse_size), Field(ge=0), Spelled("byte size, 0 allowed")]
 Port = Annotated[int, Field(ge=1, le=65535), Spelled("port")]
 Text = Annotated[str, Field(min_length=1), Spelled("text")]
 OptionalText = Annotated[str | None, BeforeValidator(_blank_is_null), Spelled("text or null")]

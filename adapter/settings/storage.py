@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr
 
 from adapter.settings.section import (
     BlankIsNull,
@@ -181,13 +182,9 @@ class Storage(Section):
     artifact_locator_allowed_roots: list[Path] = Field(default_factory=list)
     """Directories that `allow_configured_roots` accepts."""
 
-    @model_validator(mode="after")
-    def _policy_has_roots(self) -> Storage:
+    def _contradictions(self) -> Iterator[str]:
         if (
             self.artifact_locator_policy == "allow_configured_roots"
             and not self.artifact_locator_allowed_roots
         ):
-            raise ValueError(
-                "artifact_locator_policy allow_configured_roots needs artifact_locator_allowed_roots"
-            )
-        return self
+            yield "artifact_locator_policy allow_configured_roots needs artifact_locator_allowed_roots"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr
 
 from adapter.settings.section import (
     BlankIsNull,
@@ -29,11 +30,9 @@ class PrometheusSettings(Section):
     host: Text | None = None
     """Address of that port; null means 127.0.0.1. Needs `port`."""
 
-    @model_validator(mode="after")
-    def _host_has_a_port(self) -> PrometheusSettings:
+    def _contradictions(self) -> Iterator[str]:
         if self.host is not None and self.port is None:
-            raise ValueError("host is of no use without port")
-        return self
+            yield "host is of no use without port"
 
     @property
     def place(self) -> tuple[str, int] | None:
@@ -85,12 +84,10 @@ class AuditSettings(Section):
         """Tell whether anything is recorded."""
         return self.file is not None or self.stdout
 
-    @model_validator(mode="after")
-    def _has_one_place(self) -> AuditSettings:
+    def _contradictions(self) -> Iterator[str]:
         if self.file is not None and self.stdout:
-            raise ValueError("file and stdout are both set: choose one")
+            yield "file and stdout are both set: choose one"
         if not self.enabled and (self.arguments_digest or self.arguments_key is not None):
-            raise ValueError("nothing is recorded: set file or stdout")
+            yield "nothing is recorded: set file or stdout"
         if self.arguments_key is not None and not self.arguments_digest:
-            raise ValueError("arguments_key is of no use without arguments_digest")
-        return self
+            yield "arguments_key is of no use without arguments_digest"

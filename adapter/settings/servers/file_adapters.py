@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from adapter.settings.section import ByteSize, OptionalText, Section, Text, UriScheme
 from adapter.settings.servers.policies import ToolDefaultsOverride, ToolPatterns
@@ -37,14 +38,12 @@ class UploadConsumer(Section):
     """Pass on text that is not a handle, instead of refusing it."""
     overrides: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
 
-    @model_validator(mode="after")
-    def _can_be_edited(self) -> UploadConsumer:
+    def _contradictions(self) -> Iterator[str]:
         if self.edits and not (self.uri_prefix or self.delivery in ("path", "file_uri")):
-            raise ValueError(
+            yield (
                 f"edits: true needs delivery path or file_uri; with {self.delivery} the changed file is in the tool's "
                 "result: take it by an artifact_producer with output_locator.mode embedded"
             )
-        return self
 
 
 def _null_is_none(value: object) -> object:
@@ -88,16 +87,14 @@ class ArtifactProducer(Section):
     """Fail the call if the file cannot be captured."""
     overrides: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
 
-    @model_validator(mode="after")
-    def _can_find_its_file(self) -> ArtifactProducer:
+    def _contradictions(self) -> Iterator[str]:
         locator = self.output_locator
         if (
             self.output_path_argument is None
             and locator.mode == "structured"
             and locator.output_path_key is None
         ):
-            raise ValueError("output_locator.mode structured needs output_locator.output_path_key")
-        return self
+            yield "output_locator.mode structured needs output_locator.output_path_key"
 
 
 FileAdapter = Annotated[UploadConsumer | ArtifactProducer, Field(discriminator="type")]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from adapter.rules.text.expressions import Expression, ExpressionInvalid, NamePattern
 from adapter.rules.text.unicode import shown
@@ -187,11 +188,9 @@ class AccessEntry(Section):
     deny: Patterns = Field(default_factory=list)
     """Names and URIs that these callers may not use, whatever other entries allow."""
 
-    @model_validator(mode="after")
-    def _says_something(self) -> AccessEntry:
+    def _contradictions(self) -> Iterator[str]:
         if not (self.tools or self.resources or self.prompts or self.deny):
-            raise ValueError("allows and denies nothing: set tools, resources, prompts or deny")
-        return self
+            yield "allows and denies nothing: set tools, resources, prompts or deny"
 
 
 def _not_empty(entries: list[AccessEntry] | None) -> list[AccessEntry] | None:

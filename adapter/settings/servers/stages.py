@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from adapter.settings.section import (
     ByteSize,
@@ -176,11 +177,9 @@ class LargeResults(Section):
     preview: Annotated[ByteSize, Field(ge=256)] = 4 << 10
     """Size of what is shown of each such part, at most half of `above`."""
 
-    @model_validator(mode="after")
-    def _is_a_part(self) -> LargeResults:
+    def _contradictions(self) -> Iterator[str]:
         if self.preview > self.above // 2:
-            raise ValueError("preview may be at most half of above")
-        return self
+            yield "preview may be at most half of above"
 
 
 class StageCache(Section):
