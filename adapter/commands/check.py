@@ -9,7 +9,7 @@ import json
 import re
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -214,28 +214,12 @@ _CREATES = re.compile(r"\bcreate\s+(?:temp\w*\s+|virtual\s+)?(?:table|view)\b", 
 _EXPLAINS = re.compile(r"\s*explain\b", re.IGNORECASE)
 
 
-class _SqliteCheck:
-    """Compiles statements against one database, whose file stays as it is. ``made_later``: tables may be missing yet,
-    because the file is created at start, or statements create them.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, *, made_later: bool) -> None:
-        self._connection = connection
-        self._made_later = made_later
-
-    def fault(self, text: str, values: int) -> str | None:
-        """SQLite's own sentence on the fault of a statement that binds so many values, None if it has none."""
-        explained = text if _EXPLAINS.match(text) else f"EXPLAIN {text}"
-        try:
-            self._connection.execute(explained, (None,) * values).fetchone()
-        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            sentence = str(error)
-            return None if self._made_later and sentence.startswith("no such table") else sentence
-        return None
+SqliteCheck = Callable[[str, int], str | None]
+"""Gives SQLite's own sentence on the fault of a statement that binds so many values, None if it has none."""
 
 
 @contextlib.contextmanager
-def _checking(name: str, uri: str, texts: list[str]) -> Iterator[_SqliteCheck]:
+def _checking(name: str, uri: str, texts: list[str]) -> Iterator[SqliteCheck]:
     """The check of a connector's statements with these ``texts``. Raises ConnectorFailed for a file that is missing and
     would not be created, and for one that SQLite cannot read.
     """
@@ -249,8 +233,20 @@ def _checking(name: str, uri: str, texts: list[str]) -> Iterator[_SqliteCheck]:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:
         raise ConnectorFailed(f"connector '{name}' (sqlite): {why_not_opened(error)}") from None
+    # Tables may be missing yet, because the file is created at start, or statements create them.
+    made_later = new or any(map(_CREATES.search, texts))
+
+    def fault(text: str, values: int) -> str | None:
+        explained = text if _EXPLAINS.match(text) else f"EXPLAIN {text}"
+        try:
+            connection.execute(explained, (None,) * values).fetchone()
+        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+            sentence = str(error)
+            return None if made_later and sentence.startswith("no such table") else sentence
+        return None
+
     with contextlib.closing(connection):
-        yield _SqliteCheck(connection, made_later=new or any(map(_CREATES.search, texts)))
+        yield fault
 
 
 def _unchanging(path: Path) -> str:
@@ -283,12 +279,11 @@ def _problems(made: HostedTools) -> Iterator[Problem]:
                 yield Problem(f"connectors[{index}]", str(failed))
 
 
-def _faults(check: _SqliteCheck, statements: list[Placed]) -> Iterator[Problem]:
+def _faults(check: SqliteCheck, statements: list[Placed]) -> Iterator[Problem]:
     for placed in statements:
         try:
             faults = (
-                check.fault(bound.text, len(bound.values))
-                for bound in sampled(placed.statement, placed.inputs)
+                check(bound.text, len(bound.values)) for bound in sampled(placed.statement, placed.inputs)
             )
             fault = next((each for each in faults if each is not None), None)
         except EnvironmentFailed:

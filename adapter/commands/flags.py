@@ -115,29 +115,24 @@ def _add_pins(commands: Commands) -> None:
         add_settings_flags(command)
         command.add_switch("--seen", "use the tools that the adapter saw last, without contacting a server")
         command.set_defaults(color="never", json=False)
-        _add_flags_of_pins(topic, command)
-
-
-def _add_flags_of_pins(topic: str, command: CommandParser) -> None:
-    if topic in ("list", "diff", "check"):
-        command.add_switch("--json", JSON)
-    if topic in ("diff", "check", "accept"):
-        command.add_argument(
-            "--color",
-            choices=("auto", "always", "never"),
-            default="auto",
-            help="when to use color (default: auto, which means on a terminal)",
-        )
-    if topic == "accept":
-        command.add_switch("--yes", "accept without asking")
-    if topic == "export":
-        command.add_argument(
-            "--output",
-            type=Path,
-            metavar="FILE",
-            help="file to write (default: each server's tools_lock, or tools.lock next to the "
-            "settings file); - prints to standard output",
-        )
+        if topic in ("list", "diff", "check"):
+            command.add_switch("--json", JSON)
+        if topic in ("diff", "check", "accept"):
+            words, text = (
+                ("auto", "always", "never"),
+                "when to use color (default: auto, which means on a terminal)",
+            )
+            command.add_argument("--color", choices=words, default="auto", help=text)
+        if topic == "accept":
+            command.add_switch("--yes", "accept without asking")
+        if topic == "export":
+            command.add_argument(
+                "--output",
+                type=Path,
+                metavar="FILE",
+                help="file to write (default: each server's tools_lock, or tools.lock next to the "
+                "settings file); - prints to standard output",
+            )
 
 
 def _add_grants(commands: Commands) -> None:
