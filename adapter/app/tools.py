@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from adapter.app.access.tool_policies import Decorate, earlier_forms, policies_of, shape_of, wrapped_tools
 from adapter.app.base import Base, SessionStack
 from adapter.app.files import FileSecrets
-from adapter.app.tool_policies import Decorate, earlier_forms, policies_of, shape_of, wrapped_tools
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.server import Server as RelayServer

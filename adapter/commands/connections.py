@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from adapter import log
 from adapter.app.access.rules import own_tools
+from adapter.app.access.tool_policies import Decorate, policies_of, shape_of
 from adapter.app.attaching import file_parameters
 from adapter.app.base import Base
 from adapter.app.hosted import HostedTools
@@ -18,7 +19,6 @@ from adapter.app.mounts import naming_of_tools
 from adapter.app.servers import Upstreams
 from adapter.app.state import build_redis_store
 from adapter.app.tool_plans import compiled
-from adapter.app.tool_policies import Decorate, policies_of, shape_of
 from adapter.commands.progress_bar import count_of
 from adapter.errors import AdapterError
 from adapter.relay.param_headers import ParamHeaders

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from adapter.app.access.tool_policies import earlier_forms, wrapped_tools
 from adapter.app.state import kept_store
-from adapter.app.tool_policies import earlier_forms, wrapped_tools
 from adapter.commands.connections import own_session, tools_of
 from adapter.commands.file_writing import replace_file
 from adapter.errors import AdapterError

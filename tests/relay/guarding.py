@@ -12,7 +12,7 @@ from typing import Any, Literal
 import orjson
 
 from adapter import log
-from adapter.app.tool_policies import earlier_forms, shape_of
+from adapter.app.access.tool_policies import earlier_forms, shape_of
 from adapter.errors import AdapterError
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.param_headers import ParamHeaders

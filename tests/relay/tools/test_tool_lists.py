@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from adapter import log
-from adapter.app.tool_policies import shape_of
+from adapter.app.access.tool_policies import shape_of
 from adapter.errors import UpstreamBroken
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.tools.tool_lists import KEPT, LOGGED_AT_ONCE, PageWriter, ToolLists

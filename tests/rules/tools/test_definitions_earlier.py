@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.app.tool_policies import earlier_forms
+from adapter.app.access.tool_policies import earlier_forms
 from adapter.rules.files.tool_definitions import Wrapped, once_pinned
 from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, PinRule, catalogue_of, judge
 from adapter.rules.tools.definitions import read_tool
