@@ -170,12 +170,7 @@ class Endpoint:
             reply.abort()
 
     async def _ask_for_grant(
-        self,
-        reply: Reply,
-        ask: ClientRequest,
-        error: GrantRequired,
-        visit: InboundRequest,
-        extra: Extra,
+        self, reply: Reply, ask: ClientRequest, error: GrantRequired, visit: InboundRequest, extra: Extra
     ) -> None:
         """Give the caller the link, in the form that its client can take."""
         try:
@@ -298,12 +293,7 @@ _JSON = ("Content-Type", "application/json")
 
 
 def send_failure(
-    reply: Reply,
-    error: AdapterError,
-    visit: InboundRequest,
-    extra: Extra,
-    *,
-    legacy_statuses: bool = False,
+    reply: Reply, error: AdapterError, visit: InboundRequest, extra: Extra, *, legacy_statuses: bool = False
 ) -> None:
     """A failed JSON-RPC request is answered as JSON-RPC, everything else as ``{"detail": …}``.
 
@@ -360,10 +350,7 @@ async def _last_words(reply: Reply, answer: ClientResponse, error: AdapterError)
 
 
 async def send_pieces(
-    reply: Reply,
-    answer: ClientResponse,
-    pieces: AsyncGenerator[bytes, None],
-    fields: list[tuple[str, str]],
+    reply: Reply, answer: ClientResponse, pieces: AsyncGenerator[bytes, None], fields: list[tuple[str, str]]
 ) -> None:
     """Send a mount's answer as it comes, to its last byte. Raises ClientGone, and AdapterError where the body cannot be
     completed.

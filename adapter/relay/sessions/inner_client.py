@@ -21,14 +21,7 @@ from adapter.relay.replies import ANSWER_LIMIT, WholeAnswer, discard, media_type
 from adapter.rules.access.headers import Field, SharedFields
 from adapter.rules.access.sessions import UpstreamSession
 from adapter.rules.access.shared_sessions import Membership
-from adapter.upstream.port import (
-    MemberRequest,
-    Upstream,
-    UpstreamReply,
-    UpstreamRequest,
-    always,
-    header,
-)
+from adapter.upstream.port import MemberRequest, Upstream, UpstreamReply, UpstreamRequest, always, header
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import MODERN_VERSIONS
 from adapter.wire.spans import find
@@ -147,13 +140,7 @@ class InnerClient(NamedTuple):
     ) -> WholeAnswer:
         """An answer to its end, over as many streams as it takes; see ``read_answer``."""
         return await read_answer(
-            reply,
-            number,
-            self.read_timeout,
-            self.resume,
-            self.limit,
-            keeps_raw=keeps_raw,
-            between=between,
+            reply, number, self.read_timeout, self.resume, self.limit, keeps_raw=keeps_raw, between=between
         )
 
     async def begun(

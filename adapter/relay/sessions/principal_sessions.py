@@ -14,13 +14,7 @@ from adapter.relay.sessions.inner_client import INITIALIZE_PARAMS, rpc_request
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.session import ANY_GUARDED, NONE_GUARDED, UNNAMED, Session
 from adapter.relay.sessions.session_map import TABLE, Sessions
-from adapter.rules.access.sessions import (
-    SessionRecord,
-    SessionState,
-    UpstreamSession,
-    decode,
-    encode,
-)
+from adapter.rules.access.sessions import SessionRecord, SessionState, UpstreamSession, decode, encode
 from adapter.rules.last_used import LastUsed
 from adapter.state.port import ABSENT, Conflict
 from adapter.wire.envelope import dump

@@ -48,14 +48,7 @@ from adapter.rules.access.sessions import (
     advance,
 )
 from adapter.state.port import Row
-from adapter.upstream.port import (
-    InitializeRequest,
-    Share,
-    UpstreamReply,
-    UpstreamRequest,
-    header,
-    silent,
-)
+from adapter.upstream.port import InitializeRequest, Share, UpstreamReply, UpstreamRequest, header, silent
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era
 
@@ -188,10 +181,7 @@ class Renewal:
         opening = read_envelope(record.handshake.initialize)
         assert isinstance(opening, Envelope)
         client, _ = await InnerClient.of(ask, record.upstream).begun(
-            reply,
-            opening.id,
-            record.handshake.initialized or INITIALIZED,
-            record.upstream.generation + 1,
+            reply, opening.id, record.handshake.initialized or INITIALIZED, record.upstream.generation + 1
         )
         if client is None:
             raise SessionUnknown(
