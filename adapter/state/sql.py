@@ -196,9 +196,9 @@ def delete(table: str, key: str, expected: int | None, longest: int, connection:
         )
     if gone.rowcount > 0:
         return True
-    if get(table, key, longest, connection) is None:
+    if (found := get(table, key, longest, connection)) is None:
         return False
-    if expected is None:  # another process has written it meanwhile
+    if expected in (None, found.version):  # another process has written it meanwhile
         return delete(table, key, expected, longest, connection)
     raise Conflict(f"the row is not at version {expected}")
 

@@ -147,7 +147,7 @@ class SqliteStore:
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
         brief = partial(sql.delete, table, key, expected, LONGEST)
         write = partial(sql.delete, table, key, expected, sys.maxsize)
-        gone: bool = await self._submit(write, brief, log=ROW, whole=expected is None)
+        gone: bool = await self._submit(write, brief, log=ROW, whole=True)
         return gone
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
