@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -41,7 +42,13 @@ def principal_scope(secret: bytes, principal: str) -> Scope:
 
 
 def _scope(secret: bytes, owner: str) -> Scope:
-    return Scope(hmac.digest(secret, owner.encode("utf-8", "surrogatepass"), "sha256").hex()[:32], owner)
+    keyed = _keyed(secret).copy()
+    keyed.update(owner.encode("utf-8", "surrogatepass"))
+    return Scope(keyed.hexdigest()[:32], owner)
+
+
+# To begin with the key takes OpenSSL much longer than all the rest.
+_keyed = lru_cache(maxsize=1)(partial(hmac.new, digestmod="sha256"))
 
 
 DEFAULT_TOKEN = "default"  # noqa: S105 (a name, no token)
