@@ -77,42 +77,40 @@ def entered(base: int, parts: Sequence[str], *, make: bool = False) -> Iterator[
         os.close(number)
 
 
-def walk(base: int, parts: Sequence[str], *, barred: tuple[int, int] | None = None) -> int:
+def walk(
+    base: int, parts: Sequence[str], *, barred: tuple[int, int] | None = None, make: bool = False
+) -> int:
     """A new descriptor of the directory below ``base``. FileNotFoundError if the way, its begin and end counted,
-    meets the directory with ``barred`` as device and number."""
-    current = os.dup(base)
+    meets the directory with ``barred`` as device and number. ``make``: see ``entered``."""
+    current = base
     try:
-        for part in (*parts, None):
+        for depth, part in enumerate((*parts, None)):
             if barred is not None and identity(os.fstat(current)) == barred:
                 raise FileNotFoundError(errno.ENOENT, "barred")
             if part is not None:
-                following = os.open(part, _DIRECTORY, dir_fd=current)
-                os.close(current)
+                following = (
+                    _open_making(current, part, insisting=depth > 0)
+                    if make
+                    else os.open(part, _DIRECTORY, dir_fd=current)
+                )
+                if current != base:
+                    os.close(current)
                 current = following
     except BaseException:
-        os.close(current)
+        if current != base:
+            os.close(current)
         raise
-    return current
+    return os.dup(base) if current == base else current
 
 
 def walk_making(base: int, parts: Sequence[str]) -> int:
     """As ``walk``; what is missing on the way is made, as ``entered`` says."""
     for attempt in range(_RACES):
-        current = os.dup(base)
         try:
-            for depth, part in enumerate(parts):
-                following = _open_making(current, part, insisting=depth > 0)
-                os.close(current)
-                current = following
+            return walk(base, parts, make=True)
         except FileNotFoundError:
-            os.close(current)
             if attempt == _RACES - 1:
                 raise
-        except BaseException:
-            os.close(current)
-            raise
-        else:
-            return current
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -152,7 +152,7 @@ class FileCopies:
             if found is None or (found.status.st_size, found.status.st_mtime_ns) != recorded:
                 directory.close()
                 return False
-            if whole in areas.names(number):
+            if os.access(whole, os.F_OK, dir_fd=number):
                 directory.close()
                 return True  # made for an earlier round of the same call, and its tool's since
             os.mkdir(part, dir_fd=number)

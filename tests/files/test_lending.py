@@ -133,13 +133,13 @@ async def test_a_failure_leaves_what_an_earlier_round_made(
     path = await lent(shelf, upload(), measure)
     path.write_bytes(b"changed")
     shelf.give_back(upload(), COPY)
-    dup = os.dup
+    usual = os.open
 
-    def refuse_once(_: int) -> int:
-        monkeypatch.setattr(os, "dup", dup)
+    def refuse_once(*_: object, **__: object) -> int:
+        monkeypatch.setattr(os, "open", usual)
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(os, "dup", refuse_once)
+    monkeypatch.setattr(os, "open", refuse_once)
     with pytest.raises(StorageFailed):
         await lent(shelf, upload(), measure)
     assert (await lent(shelf, upload(), measure)).read_bytes() == b"changed"

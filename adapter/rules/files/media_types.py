@@ -10,34 +10,35 @@ import re
 
 UNKNOWN = "application/octet-stream"
 
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"II*\x00", "image/tiff"),
-    (b"MM\x00*", "image/tiff"),
-    (b"%PDF-", "application/pdf"),
-    (b"%!PS-", "application/postscript"),
-    (b"PK\x03\x04", "application/zip"),
-    (b"PK\x05\x06", "application/zip"),
-    (b"\x1f\x8b\x08", "application/gzip"),
-    (b"\x28\xb5\x2f\xfd", "application/zstd"),
-    (b"\xfd7zXZ\x00", "application/x-xz"),
-    (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
-    (b"Rar!\x1a\x07", "application/vnd.rar"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
-    (b"SQLite format 3\x00", "application/vnd.sqlite3"),
-    (b"\x00asm", "application/wasm"),
-    (b"\x7fELF", "application/x-elf"),
-    (b"ID3\x02", "audio/mpeg"),
-    (b"ID3\x03", "audio/mpeg"),
-    (b"ID3\x04", "audio/mpeg"),
-    (b"fLaC", "audio/flac"),
-    (b"OggS\x00", "audio/ogg"),
-    (b"MThd\x00\x00\x00\x06", "audio/midi"),
-    (b"\x1a\x45\xdf\xa3", "video/webm"),
-)
+_SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"II*\x00": "image/tiff",
+    b"MM\x00*": "image/tiff",
+    b"%PDF-": "application/pdf",
+    b"%!PS-": "application/postscript",
+    b"PK\x03\x04": "application/zip",
+    b"PK\x05\x06": "application/zip",
+    b"\x1f\x8b\x08": "application/gzip",
+    b"\x28\xb5\x2f\xfd": "application/zstd",
+    b"\xfd7zXZ\x00": "application/x-xz",
+    b"7z\xbc\xaf\x27\x1c": "application/x-7z-compressed",
+    b"Rar!\x1a\x07": "application/vnd.rar",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "application/x-ole-storage",
+    b"SQLite format 3\x00": "application/vnd.sqlite3",
+    b"\x00asm": "application/wasm",
+    b"\x7fELF": "application/x-elf",
+    b"ID3\x02": "audio/mpeg",
+    b"ID3\x03": "audio/mpeg",
+    b"ID3\x04": "audio/mpeg",
+    b"fLaC": "audio/flac",
+    b"OggS\x00": "audio/ogg",
+    b"MThd\x00\x00\x00\x06": "audio/midi",
+    b"\x1a\x45\xdf\xa3": "video/webm",
+}
+_SIGNATURE = re.compile(b"|".join(map(re.escape, _SIGNATURES)))
 _RIFF = {b"WAVE": "audio/wav", b"WEBP": "image/webp", b"AVI ": "video/x-msvideo"}
 _ISO_MEDIA = {
     **dict.fromkeys((b"avif", b"avis"), "image/avif"),
@@ -223,9 +224,8 @@ def named_after_type(filename: str, media_type: str) -> str:
 
 
 def _by_content(head: bytes) -> str | None:
-    for signature, known in _SIGNATURES:
-        if head.startswith(signature):
-            return known
+    if found := _SIGNATURE.match(head):
+        return _SIGNATURES[found[0]]
     if head[:4] == b"RIFF":
         return _RIFF.get(head[8:12])
     if head[4:8] == b"ftyp":

@@ -218,8 +218,9 @@ def _sought(roots: tuple[str, ...]) -> tuple[tuple[str, ...], list[str], tuple[b
 
 def _holds(text: AnyStr, parts: Iterable[AnyStr]) -> bool:
     """Tell whether one of the parts is in the text. Other threads wait for the end of each look."""
+    looks = range(0, len(text) or 1, LOOK)
     for part in parts:
-        for start in range(0, len(text) or 1, LOOK):
+        for start in looks:
             if text.find(part, start, start + LOOK + len(part)) >= 0:
                 return True
     return False
