@@ -8,7 +8,7 @@ from functools import partial
 
 from adapter.errors import BadJson
 from adapter.relay.files.artifact_members import ReadList, read_list
-from adapter.relay.files.attachments import AttachmentRule
+from adapter.relay.files.attachments import AttachedFiles, AttachmentStage
 from adapter.relay.sessions.client_facts import ClientFact
 from adapter.relay.stages import Call
 from adapter.rules.clients.hosts import attaches_files
@@ -38,20 +38,19 @@ class Attaching:
     has the list of tools read, by which it is learned which nested arguments are lifted.
     """
 
-    server: str
     parameters: Mapping[str, FileParameter]
-    names: ClientFact[str]
+    clients: ClientFact[Mapping[str, str]]
     always: bool
     read: ReadList | None = field(default=None, init=False)
     _lifted: dict[str, bool] = field(default_factory=dict, init=False)
 
     async def declares(self, call: Call) -> bool:
         """Tell whether the client of a call is told that it may attach files, and of files that tools wrote."""
-        return self.always or attaches_files(await self.names.of(call))
+        return self.always or attaches_files(await self.clients.of(call))
 
-    def rule(self, tool: str, uri_scheme: str) -> AttachmentRule:
-        """The rule for the calls of a tool that has a parameter."""
-        return AttachmentRule(self.server, self.parameters[tool], uri_scheme, self._applies)
+    def stage(self, tool: str, uri_scheme: str, files: AttachedFiles) -> AttachmentStage:
+        """The stage of a tool that has a parameter."""
+        return AttachmentStage(files, self.parameters[tool], uri_scheme, self._applies)
 
     async def _applies(self, call: Call) -> bool:
         """Tell whether a call's client may attach files, and a lifted parameter of its tool is the adapter's own. Where

@@ -34,7 +34,7 @@ from adapter.relay.sessions.client_facts import client_infos
 from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileKind, FileRecord, RecordFile
+from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.locators import Locator
 from adapter.rules.files.quota import Limits
 from adapter.rules.results.large_results import Terms
@@ -65,8 +65,6 @@ class KeptFiles(FileSecrets):
         self.offers = UploadOffers(self.credentials, self.scopes, settings.uploads.ttl_seconds or 0.0)
         limits = RoundLimits(settings.sessions.round_ttl_seconds, settings.sessions.max_rounds)
         self.rounds = Rounds(self.registry, self.credentials, limits)
-        self.on_upload_recorded: RecordFile | None = None
-        """Is told of each file that was uploaded, before its sender is answered; None where no record is kept."""
         sessions.sessions.on_end.append(self._end_session)
         base.tasks.append(CleanupTask("own files", self.tidy_own, alone=False))
 
@@ -130,9 +128,8 @@ class KeptFiles(FileSecrets):
 
     async def uploaded(self, record: FileRecord) -> None:
         """Count and record a file that was uploaded, or attached to a call."""
-        for told in (self.on_upload, self.on_upload_recorded):
-            if told is not None:
-                await told(record)
+        for told in self.on_upload:
+            await told(record)
 
     def keeper(self, rule: ProducerRule) -> ArtifactKeeper:
         """What keeps the artifacts of one tool."""
@@ -150,7 +147,7 @@ class KeptFiles(FileSecrets):
         if trail is not None:
             from adapter.relay.call.audit_trail import DOWNLOADED, UPLOADED
 
-            self.on_upload_recorded = partial(trail.file, UPLOADED)
+            self.on_upload.append(partial(trail.file, UPLOADED))
             downloads.record = partial(trail.file, DOWNLOADED)
         path = settings.core.upload_path
         routes = [*uploads.branches(path), *downloads.deliveries(path)]

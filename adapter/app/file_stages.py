@@ -29,7 +29,7 @@ from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSc
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.files.upload_status_tool import UploadStatusTool, status_tool
 from adapter.relay.files.widgets import WidgetList, WidgetRead
-from adapter.relay.sessions.client_facts import client_infos, client_names
+from adapter.relay.sessions.client_facts import client_infos
 from adapter.relay.stages import StageEntry
 from adapter.rules.files.locators import Locator
 from adapter.rules.files.mcp_apps import FILES_WIDGET, UPLOAD_WIDGET
@@ -46,7 +46,7 @@ class ActiveFiles(KeptFiles):
 
     def __init__(self, base: Base, sessions: SessionStack) -> None:
         super().__init__(base, sessions)
-        self.names = client_names(sessions.sessions)
+        self.clients = client_infos(sessions.sessions)
 
     def assembled(self, entry: ServerSettings) -> ServerFiles:
         """See FileSecrets."""
@@ -61,9 +61,8 @@ class FileStages:
         self.found = ServerFiles()
         if entry.hosts.openai_file_params != "off":
             always = entry.hosts.openai_file_params == "on"
-            self.found.attaching = Attaching(
-                entry.id, file_parameters(files.settings, entry), files.names, always
-            )
+            parameters = file_parameters(files.settings, entry)
+            self.found.attaching = Attaching(parameters, files.clients, always)
         self.offer = self._offer() if takes_uploads(files.settings, entry) else None
         self.exposed = self._exposes()
         self.links = files.credentials if files.settings.core.allow_artifacts_download else None
@@ -98,14 +97,19 @@ class FileStages:
         attaching = self.found.attaching
         if not isinstance(adapter, UploadConsumer) or attaching is None or tool not in attaching.parameters:
             return None
-        return AttachmentStage(self._attachments, attaching.rule(tool, _scheme(self.settings, adapter)))
+        return attaching.stage(tool, _scheme(self.settings, adapter), self._attachments)
 
     @cached_property
     def _attachments(self) -> AttachedFiles:
         files, uploads = self.files, self.settings.uploads
-        download = FileHttp(self.entry.hosts.file_url_allow, uploads.stall_timeout_seconds).open
         return AttachedFiles(
-            files.registry, files.scopes, uploads, download, files.uploaded, self._cancellations
+            self.entry.id,
+            files.registry,
+            files.scopes,
+            uploads,
+            FileHttp(self.entry.hosts.file_url_allow, uploads.stall_timeout_seconds).open,
+            files.uploaded,
+            self._cancellations,
         )
 
     @cached_property
@@ -117,7 +121,7 @@ class FileStages:
         """The stages of the tools that the adapter itself offers."""
         files, offer, reading = self.files, self.offer, reading_rule(self.settings, self.entry)
         if reading is not None:
-            read = ReadArtifactTool(reading, files.registry, client_infos(files.sessions.sessions))
+            read = ReadArtifactTool(reading, files.registry, files.clients)
             self.found.own_tools = (reading_definition(reading),)
             yield StageEntry("tools/call", "own", read, reading.tool_name)
         if offer is not None:

@@ -80,8 +80,8 @@ class FileSecrets:
             file_ttl=LINK_TTL if ttl is None else ttl,
             route=core.upload_path,
         )
-        self.on_upload: RecordFile | None = None
-        """Is told of each file that was uploaded; None where nobody counts."""
+        self.on_upload: list[RecordFile] = []
+        """Called with each file that was uploaded, or attached to a call, before its sender is answered."""
         self._of: dict[str, ServerFiles] = {}
         base.by_server.append(self._of)
         base.rereads.append(self.read_secrets)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import orjson
 
 from adapter.app.attaching import Attaching
-from adapter.relay.sessions.client_facts import client_names
+from adapter.relay.files.attachments import AttachedFiles
+from adapter.relay.sessions.client_facts import client_infos
 from adapter.relay.stages import Call, CallOrigin
 from adapter.rules.files.attached_files import parameter_of
 from adapter.rules.tools.visibility import ShapedDefinition
@@ -21,10 +24,13 @@ async def test_an_argument_that_is_the_tools_for_anybody_is_not_taken() -> None:
     body = call_body("read")
     envelope, parameter = read_envelope(body), parameter_of("options.path")
     assert isinstance(envelope, Envelope) and parameter is not None
-    names = client_names(Relaying(ScriptedUpstream([])).sessions)
-    attaching = Attaching("desk", {"read": parameter}, names, always=True)
+    names = client_infos(Relaying(ScriptedUpstream([])).sessions)
+    attaching = Attaching({"read": parameter}, names, always=True)
     learned = attaching.learning(lambda _, definition: ShapedDefinition(definition))
-    rule, call = attaching.rule("read", "upload://"), Call(CallOrigin("desk"), ALICE, envelope, body)
+    rule, call = (
+        attaching.stage("read", "upload://", cast(AttachedFiles, None)),
+        Call(CallOrigin("desk"), ALICE, envelope, body),
+    )
     options = {"type": "object", "properties": {"path": {"type": "string"}}}
     properties = {"options": options, "options_path": {}}
     own = orjson.dumps({"name": "read", "inputSchema": {"type": "object", "properties": properties}})

@@ -127,7 +127,6 @@ class Tools:
     offers: Callable[[Call], Awaitable[Offered]] | None = None
 
     def __post_init__(self) -> None:
-        logger = log.get_logger("test")
         self.files = Shelf(
             self.root,
             allowed_roots=self.allowed_roots,
@@ -139,10 +138,9 @@ class Tools:
             self.files,
             FileLimits(self.limits, UPLOADS, artifact_ttl=100.0, sweep_grace=300.0),
             self.clock,
-            logger,
+            log.get_logger("test"),
         )
         self.credentials = Credentials(self.store, configured=b"secret", ttl=120.0, clock=self.clock)
-        self.links = self.credentials
         self.rounds = Rounds(self.registry, self.credentials, self.round_limits)
         scopes = Scopes(self.store, per_principal=False, clock=self.clock)
         self.offers_of_uploads = UploadOffers(self.credentials, scopes, 100.0)
@@ -154,7 +152,7 @@ class Tools:
             consuming = replace(consuming, edits=True)
         consumer = Consumer(consuming, self.registry, self.mirrors, self.offers_of_uploads)
         self.keeper = partial(
-            ArtifactKeeper, registry=self.registry, links=self.links, notifications=notifications
+            ArtifactKeeper, registry=self.registry, links=self.credentials, notifications=notifications
         )
         producer = Producer(self.keeper(self.producing), self.mirrors, self.clock, self.members)
         self.relaying = Relaying(self.upstream, self._stages(consumer, producer), self.store, self.clock)
@@ -164,7 +162,7 @@ class Tools:
     def _stages(self, consumer: Consumer, producer: Producer) -> StageTable:
         announcing = CapabilityStage(partial(announced, tools=True, resources=True, changing=True))
         listed = ResourceList("one", self.registry, (DOCUMENT,), "artifact://", exposed=True)
-        links = self.links if self.downloads else None
+        links = self.credentials if self.downloads else None
         read = ResourceRead(self.registry, (DOCUMENT,), "artifact://", limit=self.resource_limit, links=links)
         texts = TaskTexts(Redaction(self.files.roots, {}))
         producers = ("write", "convert", "read") if self.producing.edits else ("write", "convert")

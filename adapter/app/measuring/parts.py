@@ -175,7 +175,7 @@ class AdapterMetrics:
         sink = self.registry
         files.credentials.on_use = partial(_used, sink, settings.state_persistence.type)
         if files.active:
-            files.on_upload = self._uploaded
+            files.on_upload.append(self._uploaded)
             files.registry.watch(
                 lambda record: sink.count(metrics.EVICTIONS, record.kind.value),
                 partial(_waited, sink, "upload"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from adapter.errors import FileTooLarge, QuotaReached, StorageFull, UploadRefused
 from adapter.relay.call.call_gate import Cancellations
@@ -41,44 +41,31 @@ KEPT = 512
 """Attached files of one server of which it is remembered that they were fetched; their URLs may be long."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttachmentRule:
-    """The files for one tool of a ``server``. ``uri_scheme`` is that of their handles.
-
-    ``applies`` tells whether a call's client was told that it may attach files in this parameter: an argument of that
-    name may be the tool's.
-    """
-
-    server: str
-    parameter: FileParameter
-    uri_scheme: str
-    applies: Callable[[Call], Awaitable[bool]]
-
-
 class HandleRefused(Exception):
     """``str(error)`` is the sentence that the model reads as the tool's result."""
 
 
 @dataclass(eq=False, repr=False)
 class AttachedFiles:
-    """Fetches what calls to one server name, until ``cancellations`` hears that a client gave its call up.
+    """Fetches what calls to one ``server`` name, until ``cancellations`` hears that a client gave its call up.
 
     ``on_kept`` is told of each file; all files of a call have ``timeout`` seconds.
     """
 
+    server: str
     registry: FileRegistry
     scopes: Scopes
     settings: Uploads
     download: OpenDownload
     on_kept: RecordFile
     cancellations: Cancellations
-    timeout: float = FETCH_TIMEOUT
+    timeout: float = field(default=FETCH_TIMEOUT, init=False)
 
     def __post_init__(self) -> None:
         # A round of a call, or a retry, names the same file again, and must reach its tool with the same handle.
         self._fetched: LastUsed[tuple[str, AttachedFile], str] = LastUsed(KEPT)
 
-    async def take(self, call: Call, rule: AttachmentRule) -> None:
+    async def take(self, call: Call, rule: AttachmentStage) -> None:
         """Put handles in the place of attached files. Raises HandleRefused, StorageFailed, StoreUnavailable,
         SessionUnknown, Withdrawn.
         """
@@ -111,7 +98,7 @@ class AttachedFiles:
             raise HandleRefused(str(error)) from None
 
     async def _handles(
-        self, call: Call, rule: AttachmentRule, files: list[AttachedFile]
+        self, call: Call, rule: AttachmentStage, files: list[AttachedFile]
     ) -> dict[AttachedFile, str]:
         """The handle of each file. Those that are not here yet are fetched: all of them or none."""
         known: dict[AttachedFile, str] = {}
@@ -123,19 +110,17 @@ class AttachedFiles:
             else:
                 missing.append(file)
         if missing:
-            known |= await self._fetch_all(call, rule, missing)
+            known |= await self._fetch_all(call, missing)
         return {
             file: upload_handle(call.scope.id, upload_id, rule.uri_scheme)
             for file, upload_id in known.items()
         }
 
-    async def _fetch_all(
-        self, call: Call, rule: AttachmentRule, files: list[AttachedFile]
-    ) -> dict[AttachedFile, str]:
+    async def _fetch_all(self, call: Call, files: list[AttachedFile]) -> dict[AttachedFile, str]:
         await self.scopes.remember(call.scope)
         bound = len(files) * self.settings.max_file_bytes
         try:
-            batch = await self.registry.begin(call.scope, rule.server, bound)
+            batch = await self.registry.begin(call.scope, self.server, bound)
             try:
                 await self._fetch_in_time(call, files, batch)
                 records = await batch.keep([], None)
@@ -187,23 +172,26 @@ class AttachedFiles:
             await batch.end_file()
 
 
+@dataclass(eq=False, repr=False)
 class AttachmentStage(Stage):
     """Takes the attached files of one tool: as a stage before its plan, which is to see handles, or for its consumer.
 
-    A call without the ``mark`` in it holds none.
+    A call without the mark of the ``parameter`` in it holds none. ``uri_scheme`` is that of their handles. ``applies``
+    tells whether a call's client was told that it may attach files in this parameter: an argument of that name may be
+    the tool's.
     """
 
-    def __init__(self, attachments: AttachedFiles, rule: AttachmentRule) -> None:
-        self._attachments = attachments
-        self._rule = rule
-        self.mark = rule.parameter.mark
+    files: AttachedFiles
+    parameter: FileParameter
+    uri_scheme: str
+    applies: Callable[[Call], Awaitable[bool]]
 
     async def take(self, call: Call) -> None:
         """See AttachedFiles."""
-        await self._attachments.take(call, self._rule)
+        await self.files.take(call, self)
 
     async def ask(self, call: Call) -> bytes | None:
-        if self.mark in call.request:
+        if self.parameter.mark in call.request:
             try:
                 await self.take(call)
             except HandleRefused as refused:

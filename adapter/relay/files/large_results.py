@@ -19,6 +19,7 @@ from adapter.relay.replies import long_value
 from adapter.relay.sessions.client_facts import ClientFact
 from adapter.relay.stages import Call, Stage, StageEntry, Stages
 from adapter.relay.tools.catalogue_reader import Offered
+from adapter.rules.calls.rounds import member_of
 from adapter.rules.clients.hosts import SMALLEST, host_limit
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.last_used import LastUsed
@@ -42,7 +43,6 @@ from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.unicode import LONGEST_NAME
 from adapter.wire.envelope import parse
 from adapter.wire.piecewise import one_piece
-from adapter.wire.spans import find
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class LargeResultStage(Stage):
 
     rule: LargeResultRule
     keeper: ArtifactKeeper
-    clients: ClientFact[object]
+    clients: ClientFact[Mapping[str, str]]
     offers: Callable[[Call], Awaitable[Offered]] | None
     tasks: TaskTools
 
@@ -243,7 +243,7 @@ class TaskResultStage(Stage):
         self._path = path
 
     async def answer(self, call: Call, response: bytes) -> bytes:
-        key = (call.scope.id, str(_value(call.request, ("params", "taskId")))[:LONGEST_NAME])
+        key = (call.scope.id, str(member_of(call.request, ("params", "taskId")))[:LONGEST_NAME])
         task = self._large.tasks.get(key) or TaskCall(ANY_TOOL, {})
         stage = self._large.stage_of(task.tool)
         if stage is None:
@@ -274,11 +274,6 @@ class LargeResults:
         """The stages of a tool: its own here, if it has one, and those ``behind`` it."""
         stage = None if len(tool) > LONGEST_NAME else self.stage_of(tool)
         return behind if stage is None else (stage, *behind)
-
-
-def _value(message: bytes, path: tuple[str, ...]) -> object:
-    span = find(message, path)
-    return None if span is None else parse(message[slice(*span)])
 
 
 def _fitting(schema: object) -> Callable[[Any], bool]:

@@ -83,7 +83,7 @@ class ReadArtifactTool(Stage):
 
     rule: ReadRule
     registry: FileRegistry
-    clients: ClientFact[object]
+    clients: ClientFact[Mapping[str, str]]
     _document: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def ask(self, call: Call) -> bytes | None:

@@ -100,7 +100,7 @@ class Consumer:
     async def _resolve(self, call: Call) -> None:
         """Put what is delivered in the place of each handle. Raises HandleRefused, FileChanged, FileGone."""
         rule = self.rule
-        if self.attached is not None and self.attached.mark in call.request:
+        if self.attached is not None and self.attached.parameter.mark in call.request:
             await self.attached.take(call)
         if not rule.plain_paths and ambiguous(call.request, rule.argument):
             raise HandleRefused(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
@@ -10,8 +10,7 @@ from typing import Generic, TypeVar
 from adapter.errors import AdapterError
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import Call
-from adapter.rules.calls.rounds import member_of
-from adapter.rules.clients.hosts import IN_INITIALIZE, IN_REQUEST, client_name
+from adapter.rules.clients.hosts import IN_INITIALIZE, IN_REQUEST, client_info
 from adapter.rules.last_used import LastUsed
 
 F = TypeVar("F")
@@ -53,15 +52,8 @@ class ClientFact(Generic[F]):
         return fact
 
 
-def client_names(sessions: Sessions) -> ClientFact[str]:
-    """The names with which clients introduced themselves; "" where a client gave none."""
+def client_infos(sessions: Sessions) -> ClientFact[Mapping[str, str]]:
+    """The names and versions by which clients introduced themselves."""
     return ClientFact(
-        sessions, partial(client_name, place=IN_REQUEST), partial(client_name, place=IN_INITIALIZE), ""
-    )
-
-
-def client_infos(sessions: Sessions) -> ClientFact[object]:
-    """What clients say of themselves (``clientInfo``), None where a client says nothing."""
-    return ClientFact(
-        sessions, partial(member_of, path=IN_REQUEST[:-1]), partial(member_of, path=IN_INITIALIZE[:-1]), None
+        sessions, partial(client_info, place=IN_REQUEST), partial(client_info, place=IN_INITIALIZE), {}
     )

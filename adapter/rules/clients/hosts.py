@@ -11,15 +11,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from adapter.errors import AdapterError
-from adapter.wire.envelope import parse
-from adapter.wire.spans import find
+from adapter.rules.calls.rounds import member_of
+from adapter.wire.envelope import value_at
 
 Path = tuple[str, ...]
 
-IN_INITIALIZE: Path = ("params", "clientInfo", "name")
-IN_REQUEST: Path = ("params", "_meta", "io.modelcontextprotocol/clientInfo", "name")
-"""The place of the name in ``initialize``, and in each request since MCP 2026-07-28."""
+IN_INITIALIZE: Path = ("params", "clientInfo")
+IN_REQUEST: Path = ("params", "_meta", "io.modelcontextprotocol/clientInfo")
+"""The place of ``clientInfo`` in ``initialize``, and in each request since MCP 2026-07-28."""
 
 LONGEST_NAME = 200
 
@@ -33,19 +32,16 @@ conversations without attached files, and are left out.
 """
 
 
-def client_name(message: bytes, place: Path) -> str:
-    """The name of a client, as it stands at ``place`` in its message; "" for none, and for one that is too long."""
-    try:
-        span = find(message, place)
-        name = parse(message[slice(*span)]) if span is not None else None
-    except AdapterError:
-        return ""
-    return name if isinstance(name, str) and len(name) <= LONGEST_NAME else ""
+def client_info(message: bytes, place: Path) -> Mapping[str, str]:
+    """The name and the version of a client, as they stand at ``place`` in its message; those that are short texts."""
+    said = member_of(message, place)
+    found = ((key, value_at(said, key)) for key in ("name", "version"))
+    return {key: text for key, text in found if isinstance(text, str) and len(text) <= LONGEST_NAME}
 
 
-def attaches_files(name: str) -> bool:
+def attaches_files(client: Mapping[str, str]) -> bool:
     """Tell whether a host gives files of its conversation to arguments that ``openai/fileParams`` names."""
-    return name.strip().lower() in _OPENAI_FILE_PARAMS
+    return client.get("name", "").strip().lower() in _OPENAI_FILE_PARAMS
 
 
 # --- largest results ------------------------------------------------------------------------------------------
@@ -91,18 +87,13 @@ SMALLEST = min(each.most for each in HOST_LIMITS)
 """Bytes that every host shows, as far as it is known."""
 
 
-def host_limit(client: object, definition: Mapping[str, Any] | None = None) -> int | None:
-    """The bytes of a result that a host shows, by its ``clientInfo`` and the definition of the tool; None for a host
+def host_limit(client: Mapping[str, str], definition: Mapping[str, Any] | None = None) -> int | None:
+    """The bytes of a result that a host shows, by its ``client_info`` and the definition of the tool; None for a host
     that is not known.
     """
-    name = client.get("name") if isinstance(client, Mapping) else None
-    if not isinstance(client, Mapping) or not isinstance(name, str):
-        return None
-    version = _version(client.get("version"))
+    name, version = client.get("name", "").strip().lower(), _version(client.get("version", ""))
     for each in HOST_LIMITS:
-        if name.strip().lower() in each.names and (
-            each.before is None or (version and version < each.before)
-        ):
+        if name in each.names and (each.before is None or (version and version < each.before)):
             meta = definition.get("_meta") if each.declared and definition is not None else None
             declared = meta.get(MOST_CHARACTERS) if isinstance(meta, Mapping) else None
             return (
@@ -111,6 +102,6 @@ def host_limit(client: object, definition: Mapping[str, Any] | None = None) -> i
     return None
 
 
-def _version(text: object) -> Version | None:
-    found = _VERSION.match(text) if isinstance(text, str) else None
+def _version(text: str) -> Version | None:
+    found = _VERSION.match(text)
     return None if found is None else tuple(map(int, found[0].split(".")))

@@ -12,7 +12,7 @@ import pytest
 
 from adapter.errors import StorageFull
 from adapter.relay.call.call_gate import Cancellations
-from adapter.relay.files.attachments import AttachedFiles, AttachmentRule, HandleRefused
+from adapter.relay.files.attachments import AttachedFiles, AttachmentStage, HandleRefused
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.stages import Call, CallOrigin, Withdrawn
 from adapter.rules.files.attached_files import parameter_of
@@ -55,11 +55,10 @@ def scripted(
     async def keep(record: FileRecord) -> None:
         kept.append(record)
 
-    scopes = Scopes(MemoryStore(), per_principal=False)
+    scopes, limits = Scopes(MemoryStore(), per_principal=False), Uploads(max_file_bytes=1000)
     given_up = cancellations or Cancellations()
-    taking = AttachedFiles(
-        filing.registry, scopes, Uploads(max_file_bytes=1000), download, keep, given_up, timeout
-    )
+    taking = AttachedFiles("desk", filing.registry, scopes, limits, download, keep, given_up)
+    taking.timeout = timeout
     return taking, kept
 
 
@@ -71,21 +70,21 @@ def call(arguments: dict[str, Any], session: str | None = None) -> Call:
     return Call(CallOrigin("desk", session=session), ALICE, envelope, body)
 
 
-def rule(argument: str = "path") -> AttachmentRule:
+def stage(taking: AttachedFiles, argument: str = "path") -> AttachmentStage:
     parameter = parameter_of(argument)
     assert parameter is not None
 
     async def applies(_: Call) -> bool:
         return True
 
-    return AttachmentRule("desk", parameter, "up://", applies)
+    return AttachmentStage(taking, parameter, "up://", applies)
 
 
 async def test_a_file_is_kept_as_an_upload(filing: Filing) -> None:
     """Whoever counts uploads is told; the handle has the scheme of the argument."""
     taking, kept = scripted(filing, lambda _: content(b"hel", b"lo"))
     taken = call({"path": {**FILE, "mime_type": "text/csv", "file_name": "a.csv"}})
-    await taking.take(taken, rule())
+    await stage(taking).take(taken)
     (record,) = kept
     handle = orjson.loads(taken.request)["params"]["arguments"]["path"]
     assert handle == f"up://sessions/{ALICE.id}/{record.id}"
@@ -97,7 +96,7 @@ async def test_all_files_of_a_call_have_their_time(filing: Filing) -> None:
     """Also where something comes always soon. Nothing of them stays."""
     taking, kept = scripted(filing, lambda _: dripping(), timeout=0.2)
     with pytest.raises(HandleRefused, match=r"did not arrive within 0\.2 s"):
-        await taking.take(call({"path": FILE}), rule())
+        await stage(taking).take(call({"path": FILE}))
     assert kept == [] and not filing.files.stagings and filing.registry.total == 0
 
 
@@ -111,7 +110,7 @@ async def test_a_call_that_is_given_up_is_fetched_no_longer(filing: Filing) -> N
         await asyncio.Event().wait()
 
     taking, kept = scripted(filing, never, cancellations=cancellations)
-    taken = asyncio.create_task(taking.take(call({"path": FILE}, "ann"), rule()))
+    taken = asyncio.create_task(stage(taking).take(call({"path": FILE}, "ann")))
     await began.wait()
     body = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
     notification = read_envelope(body)
@@ -136,7 +135,7 @@ async def test_a_failure_keeps_nothing(filing: Filing, failure: Exception) -> No
     taking, kept = scripted(filing, failing)
     files = [FILE, {"download_url": "https://files.test/2", "file_id": "2"}]
     with pytest.raises(HandleRefused) as raised:
-        await taking.take(call({"path": files}), rule())
+        await stage(taking).take(call({"path": files}))
     assert str(failure) in str(raised.value)
     assert kept == [] and not filing.files.stagings and filing.registry.total == 0
 
@@ -144,7 +143,7 @@ async def test_a_failure_keeps_nothing(filing: Filing, failure: Exception) -> No
 async def test_many_urls_of_one_file_are_many_files(filing: Filing) -> None:
     """An id is the host's word: another URL may lead to other bytes."""
     taking, kept = scripted(filing, lambda url: content(url.encode()))
-    await taking.take(call({"path": [FILE, {**FILE, "download_url": "https://files.test/2"}, FILE]}), rule())
+    await stage(taking).take(call({"path": [FILE, {**FILE, "download_url": "https://files.test/2"}, FILE]}))
     assert len(kept) == 2
 
 
@@ -158,8 +157,8 @@ async def test_other_files_go_for_what_is_announced(length: int | None) -> None:
     taking, kept = scripted(filing, lambda _: content(b"hello"), length=length)
     if length is None:
         with pytest.raises(HandleRefused, match=r"storage\.max_size"):
-            await taking.take(call({"path": FILE}), rule())
+            await stage(taking).take(call({"path": FILE}))
         assert await filing.held() == [oldest, other]
     else:
-        await taking.take(call({"path": FILE}), rule())
+        await stage(taking).take(call({"path": FILE}))
         assert await filing.held() == [other, *kept]

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.clients.hosts import HOST_LIMITS, MOST_CHARACTERS, SMALLEST, host_limit
+from adapter.rules.clients.hosts import (
+    HOST_LIMITS,
+    IN_INITIALIZE,
+    MOST_CHARACTERS,
+    SMALLEST,
+    client_info,
+    host_limit,
+)
+from adapter.wire.envelope import dump
 
 
 @pytest.mark.parametrize(
@@ -28,7 +36,8 @@ from adapter.rules.clients.hosts import HOST_LIMITS, MOST_CHARACTERS, SMALLEST, 
 )
 def test_host_is_known_by_its_name(client: object, most: int | None) -> None:
     """A name that several hosts share says nothing."""
-    assert host_limit(client) == most
+    opened = dump({"params": {"clientInfo": client}})
+    assert host_limit(client_info(opened, IN_INITIALIZE)) == most
 
 
 @pytest.mark.parametrize(
