@@ -59,8 +59,7 @@ class ParamHeaders:
         if tool not in self._headers and any(name.lower().startswith(PREFIX) for name, _ in call.headers):
             await self._read_schema(call, tool)
         if known := self._headers.get(tool):
-            params = parse(call.request).get("params")
-            arguments = params.get("arguments") if isinstance(params, dict) else None
+            arguments = value_at(parse(call.request), "params", "arguments")
             check_parameters(known, arguments, _by_name(call.headers))
 
     async def _read_schema(self, call: Call, tool: str) -> None:

@@ -20,6 +20,7 @@ from adapter.rules.access.authorization_servers import Challenge
 from adapter.upstream.client_refusals import ServerRefused as ServerRefused
 from adapter.upstream.client_refusals import TokenRefused as TokenRefused
 from adapter.upstream.client_sign_in import TerminalSignIn
+from adapter.wire.envelope import list_at
 
 MODERN = "2026-07-28"
 """The first revision without sessions."""
@@ -206,9 +207,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
 def _links(refused: MCPError) -> list[dict[str, Any]]:
     """The addresses that a person is to visit before a call, as elicitations (MCP 2025-11-25)."""
     data = refused.data if refused.code == URL_ELICITATION_REQUIRED else None
-    links = data.get("elicitations") if isinstance(data, dict) else None
-    found = [each for each in links if isinstance(each, dict)] if isinstance(links, list) else []
-    return found[:_MOST_LINKS]
+    return [each for each in list_at(data, "elicitations") if isinstance(each, dict)][:_MOST_LINKS]
 
 
 async def _visited(person: Person, links: list[dict[str, Any]]) -> bool:

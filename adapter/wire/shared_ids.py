@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
-from adapter.wire.envelope import Envelope, dump, parse
+from adapter.wire.envelope import Envelope, dump, parse, value_at
 from adapter.wire.spans import Edit, Replace, edit, find
 from adapter.wire.trace_context import NO_META
 
@@ -150,8 +150,8 @@ def about(notification: bytes, member: str, text: bytes) -> bytes:
 
 def named(message: Any, member: str) -> object:
     """The value of a member of a message's ``params``; None where there is none."""
-    params = message.get("params") if isinstance(message, dict) else None
-    return params.get(member) if isinstance(params, dict) else None
+    found: object = value_at(message, "params", member)
+    return found
 
 
 # --- from the server ------------------------------------------------------------------------------------------

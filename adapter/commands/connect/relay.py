@@ -41,7 +41,7 @@ from adapter.relay.sessions.inner_client import (
 from adapter.rules.access.sessions import UpstreamSession
 from adapter.upstream.client_refusals import ServerRefused
 from adapter.upstream.port import STREAM, Upstream, UpstreamRequest, always, header
-from adapter.wire.envelope import Batch, Envelope, dump, failure, parse, read_envelope
+from adapter.wire.envelope import Batch, Envelope, dump, failure, parse, read_envelope, value_at
 from adapter.wire.eras import MODERN, NAMED, classify, encode_mirror
 from adapter.wire.lines import Line, LongLine
 from adapter.wire.shared_ids import CANCELLED, with_id
@@ -203,8 +203,7 @@ class StdioRelay:
         has_own = self._modern is not None or self._uploads is not None
         if not has_own or isinstance(message, Batch) or message.method != CANCELLED:
             return False
-        params = parse(message.body).get("params")
-        number = params.get("requestId") if isinstance(params, dict) else None
+        number = value_at(parse(message.body), "params", "requestId")
         number = number if isinstance(number, str | int | float) else None
         ended = False
         for task, exchange in self._under_way.items():

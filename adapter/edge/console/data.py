@@ -30,7 +30,7 @@ from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.rules.clients.client_file import entry_text
 from adapter.rules.clients.mcp_clients import CLIENTS, McpClient, ServerAddress, link_to, placeholder
 from adapter.settings.console import Console
-from adapter.wire.envelope import dump, parse
+from adapter.wire.envelope import dump, parse, value_at
 
 if TYPE_CHECKING:
     # Few adapters have any.
@@ -266,8 +266,7 @@ class ConsoleData:
             raise MessageTooLong(
                 f"The body is larger than the {self._facts.settings.max_body} bytes that console.max_body allows."
             ) from None
-        message = parse(body)
-        digest = message.get("digest") if isinstance(message, dict) else None
+        digest = value_at(parse(body), "digest")
         if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
             raise BadRequest('The body must be {"digest": …} with the digest of the tools that were shown.')
         return digest

@@ -30,7 +30,7 @@ from adapter.rules.access.principals import Caller
 from adapter.rules.access.visible_lists import SHAPES, names_listed, visible_list
 from adapter.rules.tools.lists import ListRefused, next_cursor
 from adapter.wire.ambiguity import leads_elsewhere, may_hold
-from adapter.wire.envelope import Envelope, Kind, dump, failure, parse, read_envelope
+from adapter.wire.envelope import Envelope, Kind, dump, failure, parse, read_envelope, value_at
 from adapter.wire.spans import Replace
 
 NOTE = "access"
@@ -186,8 +186,7 @@ class VisibleReference(Stage):
             call.envelope.body, (("params", 0), ("ref", 0), ("uri", 0))
         ):
             raise BadRequest("The reference of completion/complete can be read in two ways.")
-        params = parse(call.envelope.body).get("params")
-        reference = params.get("ref") if isinstance(params, dict) else None
+        reference = value_at(parse(call.envelope.body), "params", "ref")
         found = _referred(reference) if isinstance(reference, dict) else []
         if not found:
             raise BadRequest("completion/complete requires a reference with the name of a prompt or a URI.")
@@ -216,9 +215,7 @@ class VisibleSubscription(Stage):
             raise BadRequest("The notifications of subscriptions/listen can be read in two ways.")
         view = _view(self._rules, call)
         call.heard.append(partial(_heard, view))
-        params = parse(call.request).get("params")
-        wanted = params.get("notifications") if isinstance(params, dict) else None
-        uris = wanted.get(_SUBSCRIPTIONS) if isinstance(wanted, dict) else None
+        uris = value_at(parse(call.request), "params", "notifications", _SUBSCRIPTIONS)
         if uris is None:
             return None
         if not isinstance(uris, list):
@@ -302,8 +299,7 @@ def _may_tell(data: bytes) -> bool:
 def _is_visible(view: AccessView, message: object) -> bool:
     if not isinstance(message, dict) or message.get("method") != UPDATED:
         return True
-    params = message.get("params")
-    uri = params.get("uri") if isinstance(params, dict) else None
+    uri = value_at(message, "params", "uri")
     return isinstance(uri, str) and view.allows(OfferKind.RESOURCE, uri)
 
 

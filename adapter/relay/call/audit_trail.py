@@ -28,7 +28,7 @@ from adapter.rules.calls.audit_record import (
 from adapter.rules.calls.request_outcomes import CLIENT_GONE, OK, AnswerReader, RequestOutcome, is_success
 from adapter.rules.files.file_records import FileRecord
 from adapter.settings.telemetry import AuditSettings
-from adapter.wire.envelope import REQUEST, Batch, Envelope, parse
+from adapter.wire.envelope import REQUEST, Batch, Envelope, parse, value_at
 
 APART = 1 << 16
 """Bytes of a message that is looked into in a thread."""
@@ -241,8 +241,7 @@ class AuditTrail:
 
 
 def _digest(body: bytes, key: bytes | None) -> str:
-    params = parse(body).get("params")
-    return arguments_digest(params.get("arguments") if isinstance(params, dict) else None, key)
+    return arguments_digest(value_at(parse(body), "params", "arguments"), key)
 
 
 def _time(unix: int) -> str:

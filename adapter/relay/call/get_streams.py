@@ -28,7 +28,7 @@ from adapter.relay.stages import Call, Stage, StageTable
 from adapter.rules.access.principals import Caller
 from adapter.rules.results.tool_results import without_paths
 from adapter.upstream.port import UpstreamReply
-from adapter.wire.envelope import parse
+from adapter.wire.envelope import parse, value_at
 from adapter.wire.spans import Insert, edit
 from adapter.wire.sse import encode
 
@@ -212,9 +212,8 @@ class SubscriptionStage(Stage):
         self._notifications = notifications
 
     async def ask(self, call: Call) -> bytes | None:
-        params = parse(call.request).get("params")
-        wanted = params.get("notifications") if isinstance(params, dict) else None
-        if isinstance(wanted, dict) and wanted.get("resourcesListChanged") is True:
+        wanted = value_at(parse(call.request), "params", "notifications", "resourcesListChanged")
+        if wanted is True:
             subscription = ResourceSubscription(self._notifications, call)
             call.heard.append(subscription.heard)
             call.joined = subscription.joined
@@ -224,6 +223,5 @@ class SubscriptionStage(Stage):
 
 def _honours(message: dict[str, Any]) -> bool:
     """True where the upstream tells of changed resources itself, or its words cannot be added to."""
-    params = message.get("params")
-    agreed = params.get("notifications") if isinstance(params, dict) else None
+    agreed = value_at(message, "params", "notifications")
     return not isinstance(agreed, dict) or agreed.get("resourcesListChanged") is True

@@ -37,7 +37,16 @@ from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.port import Upstream
-from adapter.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, Envelope, Kind, dump, parse, read_response
+from adapter.wire.envelope import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    Envelope,
+    Kind,
+    dump,
+    parse,
+    read_response,
+    value_at,
+)
 from adapter.wire.sse import SseReader
 
 MOST_SESSIONS = 100_000
@@ -222,8 +231,7 @@ class LegacyClients:
 
 def _text(request: LocalRequest, member: str, known: Collection[str] | None = None) -> str:
     """A text of a request's params. Raises RpcRefused where there is none, or not one that is ``known``."""
-    params = parse(request.envelope.body).get("params")
-    value = params.get(member) if isinstance(params, dict) else None
+    value = value_at(parse(request.envelope.body), "params", member)
     if not isinstance(value, str) or (known is not None and value not in known):
         raise RpcRefused(INVALID_PARAMS, f"params.{member} is missing or unknown.")
     return value

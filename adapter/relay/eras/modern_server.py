@@ -138,8 +138,7 @@ class ModernServer:
         headers = self._of_tool.get(tool)
         if not headers:
             return ()
-        params = parse(envelope.body).get("params")
-        arguments = params.get("arguments") if isinstance(params, dict) else None
+        arguments = value_at(parse(envelope.body), "params", "arguments")
         return tuple(
             (name, encode_mirror(value))
             for path, name in headers.items()

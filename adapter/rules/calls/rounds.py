@@ -18,7 +18,7 @@ import orjson
 
 from adapter.errors import BadJson, GrantRequired
 from adapter.rules.access.principals import Scope
-from adapter.wire.envelope import Batch, Envelope, Kind, dump, dump_odd, parse
+from adapter.wire.envelope import Batch, Envelope, Kind, dump, dump_odd, parse, value_at
 from adapter.wire.spans import Drop, edit, find
 
 _FORMAT = 1
@@ -173,13 +173,10 @@ def says_repeatable(definition: bytes) -> bool:
     and later, "ToolAnnotations").
     """
     try:
-        value = parse(definition)
+        hints = value_at(parse(definition), "annotations")
     except BadJson:
         return False
-    hints = value.get("annotations") if isinstance(value, dict) else None
-    if not isinstance(hints, dict):
-        return False
-    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+    return value_at(hints, "readOnlyHint") is True or value_at(hints, "idempotentHint") is True
 
 
 # --- answers to requests that need a person's authorization first ----------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from adapter.rules.eras.modern_results import SERVER_INFO_KEY
-from adapter.wire.envelope import METHOD_NOT_FOUND, dump, error_response
+from adapter.wire.envelope import METHOD_NOT_FOUND, dump, error_response, value_at
 from adapter.wire.spans import find
 
 HELD_CAPABILITIES: Mapping[str, Any] = {
@@ -120,8 +120,7 @@ def links_in(error: object) -> dict[str, LegacyQuestion]:
     """
     if not isinstance(error, dict) or error.get("code") != URL_REQUIRED:
         return {}
-    data = error.get("data")
-    links = data.get("elicitations") if isinstance(data, dict) else None
+    links = value_at(error, "data", "elicitations")
     if not isinstance(links, list) or not 0 < len(links) <= MOST_QUESTIONS:
         return {}
     if not all(isinstance(link, dict) and isinstance(link.get("url"), str) for link in links):

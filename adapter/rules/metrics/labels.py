@@ -9,7 +9,7 @@ from typing import NamedTuple
 from adapter.errors import BadJson
 from adapter.rules.calls.request_outcomes import OK, UNANSWERED, RequestOutcome, data_of_events
 from adapter.rules.metrics.catalogue import OTHER
-from adapter.wire.envelope import Batch, Envelope, parse
+from adapter.wire.envelope import Batch, Envelope, list_at, parse, value_at
 
 _METHODS = frozenset(
     {
@@ -203,10 +203,7 @@ class ToolNames:
 def names_in_list(response: bytes) -> list[str]:
     """The names of the tools in a response to ``tools/list``; none in anything else."""
     try:
-        message = parse(response)
+        names = [value_at(each, "name") for each in list_at(parse(response), "result", "tools")]
     except BadJson:
         return []
-    result = message.get("result") if isinstance(message, dict) else None
-    tools = result.get("tools") if isinstance(result, dict) else None
-    names = [each.get("name") for each in tools if isinstance(each, dict)] if isinstance(tools, list) else []
     return [name for name in names if isinstance(name, str)]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
-from adapter.wire.envelope import dump, parse
+from adapter.wire.envelope import dump, list_at, parse, value_at
 from adapter.wire.shared_ids import CANCELLED, TOKEN, named, tagged, token_of
 from adapter.wire.spans import Edit, Path, Replace, edit, find
 
@@ -102,14 +102,9 @@ def _marked(server: str, data: bytes, path: Path) -> Replace:
 def _tasks(message: dict[str, Any]) -> Iterator[tuple[Path, str]]:
     """The places of ids of tasks, and the ids."""
     for path in _TASKS:
-        value: Any = message
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else None
-        if isinstance(value, str):
+        if isinstance(value := value_at(message, *path), str):
             yield path, value
-    result = message.get("result")
-    tasks = result.get("tasks") if isinstance(result, dict) else None
-    for place, task in enumerate(tasks if isinstance(tasks, list) else ()):
+    for place, task in enumerate(list_at(message, "result", "tasks")):
         if isinstance(task, dict) and isinstance(task.get("taskId"), str):
             yield ("result", "tasks", place, "taskId"), task["taskId"]
 

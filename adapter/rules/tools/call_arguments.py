@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from adapter.rules.files.tool_definitions import followed
 from adapter.rules.text.unicode import shown
+from adapter.wire.envelope import list_at, value_at
 
 _MOST_SCHEMAS = 64
 """Schemas of one argument that are looked at: alternatives, and those in alternatives."""
@@ -96,10 +97,7 @@ def usage(schema: Any, marks_files: Sequence[str]) -> Iterator[str]:
 
 def _described(schema: Any) -> str:
     """What is said of an argument, and of the items of its list."""
-    if not isinstance(schema, dict):
-        return ""
-    items = schema.get("items")
-    said = schema.get("description"), items.get("description") if isinstance(items, dict) else None
+    said = value_at(schema, "description"), value_at(schema, "items", "description")
     return " ".join(text for text in said if isinstance(text, str))
 
 
@@ -111,8 +109,7 @@ def properties_of(schema: Any) -> Mapping[str, Any]:
 
 def required_of(schema: Any) -> list[str]:
     """The names of the members that an object needs."""
-    required = schema.get("required") if isinstance(schema, dict) else None
-    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    return [name for name in list_at(schema, "required") if isinstance(name, str)]
 
 
 def _joined(name: str, found: Mapping[str, Any], value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from adapter.rules.tools.definitions import own_tool
 from adapter.rules.tools.search import SearchHit
-from adapter.wire.envelope import Envelope, parse
+from adapter.wire.envelope import Envelope, parse, value_at
 from adapter.wire.spans import Drop, Edit, Replace, edit, find, members
 
 DEFAULT_LIMIT = 10
@@ -102,8 +102,7 @@ def search_query(envelope: Envelope) -> Query:
 
 def _arguments(envelope: Envelope, known: Sequence[str]) -> Mapping[str, Any]:
     """The arguments of a call of one of the three tools, of which only the ``known`` may be there."""
-    params = parse(envelope.body).get("params")
-    arguments = params.get("arguments") if isinstance(params, dict) else None
+    arguments = value_at(parse(envelope.body), "params", "arguments")
     if arguments is None:
         return {}
     if not isinstance(arguments, dict):

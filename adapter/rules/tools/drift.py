@@ -14,7 +14,7 @@ import orjson
 from adapter.errors import BadJson
 from adapter.rules.text.canonical_json import canonical, differences
 from adapter.rules.tools.definitions import PinnedTool
-from adapter.wire.envelope import parse
+from adapter.wire.envelope import parse, value_at
 from adapter.wire.piecewise import Piecewise, at_once, one_piece
 
 # MCP, "ToolAnnotations": the value that a client assumes of a tool without the hint, and the less safe value.
@@ -184,8 +184,7 @@ def _unsafe(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _hint(definition: dict[str, Any], hint: str, assumed: bool) -> bool:
-    annotations = definition.get("annotations")
-    stated = annotations.get(hint) if isinstance(annotations, dict) else None
+    stated = value_at(definition, "annotations", hint)
     return stated if isinstance(stated, bool) else assumed
 
 

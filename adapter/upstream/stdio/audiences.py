@@ -13,7 +13,7 @@ from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.stdio.conversation import ChildConversation
-from adapter.wire.envelope import METHOD_NOT_FOUND, Envelope, Kind, dump, error_response, parse
+from adapter.wire.envelope import METHOD_NOT_FOUND, Envelope, Kind, dump, error_response, list_at, parse
 from adapter.wire.line_messages import LineMessage, RpcId
 
 LOGGED = "notifications/message"
@@ -108,9 +108,7 @@ class NoSession:
 
     def _take_tools(self, way: RequestUnderWay, message: LineMessage) -> None:
         if len(message.data) <= LONGEST_LIST and ANNOTATION in message.data:
-            result = parse(message.data).get("result")
-            tools = result.get("tools") if isinstance(result, dict) else None
-            for tool in tools if isinstance(tools, list) else ():
+            for tool in list_at(parse(message.data), "result", "tools"):
                 if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
                     self._mirrored[name] = dict(annotated(tool.get("inputSchema")))
             while len(self._mirrored) > MOST_TOOLS:
