@@ -56,14 +56,6 @@ class ArtifactName(NamedTuple):
         return named_after_type(self.text, media_type(self.text, measure.head, said))
 
 
-class Allocated(NamedTuple):
-    """The place where a tool was told to write, the name for the file, and when the call began (Unix seconds)."""
-
-    place: Place | None
-    name: ArtifactName
-    began: float
-
-
 class Captured(NamedTuple):
     """The record of the file that is kept, and the path by which the result may name it."""
 
@@ -108,14 +100,13 @@ class ArtifactKeeper:
     def __post_init__(self) -> None:
         self.files, self.log = self.registry.cache.files, self.registry.log
 
-    async def written(self, call: Call, allocated: Allocated) -> Captured | None:
+    async def written(self, call: Call, place: Place | None, name: ArtifactName) -> Captured | None:
         """The file at the place that the tool was told, if it wrote one there. Raises AdapterError for one that was
         there and cannot be kept."""
-        place = allocated.place
         measure = None if place is None else await self.files.adopt(place, self.rule.limit)
         if place is None or measure is None:
             return None
-        record = await self._keep(call, allocated.name, measure, place=place)
+        record = await self._keep(call, name, measure, place=place)
         return Captured(record, self.files.path_of(place))
 
     async def named(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from adapter.errors import AdapterError
 from adapter.relay.files.artifact_capture import (
-    Allocated,
     ArtifactKeeper,
     ArtifactName,
     Captured,
@@ -20,7 +19,7 @@ from adapter.relay.files.artifact_capture import (
 )
 from adapter.relay.files.artifact_members import ArtifactMembers
 from adapter.relay.files.artifact_resources import content
-from adapter.relay.files.round_index import ARTIFACT
+from adapter.relay.files.round_index import ARTIFACT, noted_place
 from adapter.relay.files.rounds import EARLIER, noted_earlier
 from adapter.relay.files.upload_consumer import HANDLES
 from adapter.relay.param_headers import ParamHeaders
@@ -117,7 +116,7 @@ class Producer:
             note.update(
                 id=secrets.token_hex(16), stored=stored_name(name.text), name=name.text, given=name.given
             )
-        place = _place(call, note)
+        place = Place(FileKind.ARTIFACT, call.scope.id, note["id"], note["stored"])
         call.defer(partial(self._files.abandon, place))
         path = await self._files.allocate(place)
         call.request = target.filled(call.request, path)
@@ -127,7 +126,7 @@ class Producer:
     # --- the response -----------------------------------------------------------------------------------------
 
     async def answer(self, call: Call, response: bytes) -> bytes:
-        allocated = self._allocated(call)
+        place = noted_place(call.scope.id, call.notes)
         message = call.parsed(response)
         result = message.get("result")
         if is_task(result):
@@ -135,11 +134,11 @@ class Producer:
             return await edited(response, partial(without_paths, response, self._withheld(call, {})))
         if not succeeded(message):
             if not _goes_on(call, message, response):
-                await self._let_go(allocated.place)
+                await self._let_go(place)
             return await edited(response, partial(without_paths, response, self._withheld(call, {})))
-        capture = await self._capture(call, allocated, result)
+        capture = await self._capture(call, place, result)
         if not capture.written:
-            await self._let_go(allocated.place)
+            await self._let_go(place)
         if capture.failure is not None and self._rule.required:
             await self.keeper.drop(record for record, _ in capture.kept)
             return await edited(
@@ -163,17 +162,10 @@ class Producer:
         edit = partial(with_artifacts, response, capture.shown, withheld, names, refers=refers)
         return await edited(response, edit)
 
-    def _allocated(self, call: Call) -> Allocated:
-        note = call.notes[ARTIFACT]
-        if "id" not in note:
-            return Allocated(None, ArtifactName("", given=False), note["began"])
-        name = ArtifactName(note["name"], note.get("given", True))
-        return Allocated(_place(call, note), name, note["began"])
-
-    async def _capture(self, call: Call, allocated: Allocated, result: Mapping[str, Any]) -> _Capture:
+    async def _capture(self, call: Call, place: Place | None, result: Mapping[str, Any]) -> _Capture:
         capture = _Capture([], [])
         try:
-            await self._find(call, allocated, result, capture)
+            await self._find(call, place, result, capture)
         except AdapterError as error:
             self._log.warning("an artifact was not kept", tool=self._rule.tool, why=error.code)
             capture.fail(str(error))
@@ -183,7 +175,7 @@ class Producer:
         except asyncio.CancelledError:
             # Nobody waits any more, and a file of gigabytes should not wait for the sweep.
             if not capture.written:
-                await self._let_go(allocated.place)
+                await self._let_go(place)
             raise
         else:
             if not capture.kept and not self._may_name_none:
@@ -191,14 +183,16 @@ class Producer:
         return capture
 
     async def _find(
-        self, call: Call, allocated: Allocated, result: Mapping[str, Any], capture: _Capture
+        self, call: Call, place: Place | None, result: Mapping[str, Any], capture: _Capture
     ) -> None:
-        written = await self.keeper.written(call, allocated)
+        note = call.notes[ARTIFACT]
+        name = ArtifactName(note.get("name", ""), note.get("given", True))
+        written = await self.keeper.written(call, place, name)
         if written is not None:
             capture.written = True
             await self._keep(call, written, capture)
         else:
-            await self._keep_each(call, self.keeper.named(call, allocated.began, result), capture)
+            await self._keep_each(call, self.keeper.named(call, note["began"], result), capture)
         if self._rule.edits:
             await self._keep_each(call, self.keeper.edited(call), capture)
 
@@ -233,11 +227,6 @@ class Producer:
         """Shows the URIs of artifacts, and the handles of the files that this call was given."""
         known = {**call.notes.get(HANDLES, {}), **uris}
         return Redaction(self._files.roots, known) if known else self._nothing_known
-
-
-def _place(call: Call, note: Mapping[str, Any]) -> Place:
-    """The place that was noted for this call's file."""
-    return Place(FileKind.ARTIFACT, call.scope.id, note["id"], note["stored"])
 
 
 def _goes_on(call: Call, message: Mapping[str, Any], response: bytes) -> bool:

@@ -21,7 +21,7 @@ from adapter.rules.files.media_types import is_text
 from adapter.rules.results.tool_results import rpc_result
 from adapter.rules.tools.lists import ended_with, has_no_such_method, next_cursor
 from adapter.wire.envelope import INVALID_PARAMS, error_response
-from adapter.wire.signed_urls import artifact_uri, parse_artifact
+from adapter.wire.signed_urls import artifact_uri
 
 
 class CapabilityStage(Stage):
@@ -152,8 +152,8 @@ class ResourceRead:
         if document is not None:
             shown = {"uri": uri, "mimeType": document.media_type, "text": document.text}
             return read_result(call, [shown])
-        record = await self._record(call, uri)
-        if record is None:
+        record = await self.registry.find_artifact(call.scope.id, uri, self.scheme)
+        if record is None or not record.exposed:
             return _unknown(call, uri)
         if record.content.size > self.limit:
             return self._too_large(call, record, uri)
@@ -171,13 +171,6 @@ class ResourceRead:
     def _is_own(self, uri: str) -> bool:
         """An upstream may have resources of its own under the same scheme."""
         return uri in self._documents or uri.startswith(f"{self.scheme}sessions/")
-
-    async def _record(self, call: Call, uri: str) -> FileRecord | None:
-        handle = parse_artifact(uri, self.scheme)
-        if handle is None or handle.scope != call.scope.id:
-            return None
-        record = await self.registry.find(handle.scope, FileKind.ARTIFACT, handle.id)
-        return record if record is not None and record.exposed and record.filename == handle.name else None
 
     async def _contents(self, call: Call, uri: str, record: FileRecord) -> bytes:
         held = await content(self.registry, record)

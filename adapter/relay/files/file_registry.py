@@ -29,6 +29,7 @@ from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
 from adapter.rules.files.filenames import stored_name
 from adapter.state.port import Store
+from adapter.wire.signed_urls import parse_artifact
 
 Records: TypeAlias = list[FileRecord]
 
@@ -161,6 +162,14 @@ class FileRegistry(FileTransactions):
         if record is not None:
             self.index.touch(record)
         return record
+
+    async def find_artifact(self, scope_id: str, uri: str, scheme: str) -> FileRecord | None:
+        """The scope's artifact of that URI, as ``find`` does; none for a URI with another name than the file's."""
+        handle = parse_artifact(uri, scheme)
+        if handle is None or handle.scope != scope_id:
+            return None
+        record = await self.find(scope_id, FileKind.ARTIFACT, handle.id)
+        return record if record is not None and record.filename == handle.name else None
 
     async def _found_elsewhere(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
         """Find a file that another replica may have used since, and let its cleanup know that it is used here."""

@@ -233,14 +233,14 @@ class FileTransactions:
         index = self.index
         if index.lacking(sum(new), staged) > 0:
             await self.storage.refresh()
-        scope = await self.cache.confirm(scope_id)
-        lacking = index.lacking(sum(new), staged)
-        found = scope.room_for(index.limits, kind, new, lacking, index.spared(scope_id))
-        if found and self.cache.is_shared:
-            # Others may have used them since, or have begun to.
-            scope = await self.cache.read(scope_id)
+        found: list[FileRecord] = []
+        # Where some would go, again: others may have used them since, or have begun to.
+        for look in (self.cache.confirm, self.cache.read):
+            scope = await look(scope_id)
             lacking = index.lacking(sum(new), staged)
             found = scope.room_for(index.limits, kind, new, lacking, index.spared(scope_id))
+            if not found or not self.cache.is_shared:
+                break
         return found
 
     async def _give_back(self, taken: _Taken) -> None:

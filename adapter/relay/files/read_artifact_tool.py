@@ -16,13 +16,11 @@ from adapter.relay.sessions.client_facts import ClientFact
 from adapter.relay.stages import Call, Stage
 from adapter.rules.clients.hosts import host_limit
 from adapter.rules.files.file_parts import NothingThere, characters, pointed
-from adapter.rules.files.file_records import FileKind
 from adapter.rules.files.media_types import is_text
 from adapter.rules.results.short_json import beginning, shortened
 from adapter.rules.results.tool_results import rpc_result, tool_result
 from adapter.rules.tools.definitions import own_tool
 from adapter.wire.envelope import dump, parse
-from adapter.wire.signed_urls import parse_artifact
 
 ABOVE = 64 << 10
 """Bytes of one answer where no ``large_results`` says otherwise."""
@@ -98,16 +96,8 @@ class ReadArtifactTool(Stage):
     async def _answered(self, call: Call) -> tuple[str, str]:
         """The texts of an answer: what was read, as JSON, and the data itself."""
         arguments = _checked(parse(call.request)["params"].get("arguments") or {})
-        handle = parse_artifact(arguments["uri"], self.rule.scheme)
-        record = None
-        if handle is not None and handle.scope == call.scope.id:
-            record = await self.registry.find(handle.scope, FileKind.ARTIFACT, handle.id)
-        if (
-            handle is None
-            or record is None
-            or record.server != self.rule.server
-            or record.filename != handle.name
-        ):
+        record = await self.registry.find_artifact(call.scope.id, arguments["uri"], self.rule.scheme)
+        if record is None or record.server != self.rule.server:
             raise ReadRefused(_GONE)
         most = min(self.rule.most, host_limit(await self.clients.of(call)) or self.rule.most)
         file = await self.registry.read(record)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from adapter.relay.stages import Call
 from adapter.rules.calls.rounds import PendingRound
@@ -18,6 +19,12 @@ COPIES = "copies"
 
 EDITED = "edited"
 """The note of a call that holds the keys of the files of which a changed copy is kept."""
+
+
+def noted_place(scope_id: str, notes: Mapping[str, Any]) -> Place | None:
+    """The place that a tool was told to write to, by the notes of its call; None for one that was told none."""
+    note = notes.get(ARTIFACT, {})
+    return Place(FileKind.ARTIFACT, scope_id, note["id"], note["stored"]) if "id" in note else None
 
 
 @dataclass(slots=True, eq=False)
@@ -41,12 +48,7 @@ class WaitingRound:
     @property
     def place(self) -> Place | None:
         """The place that the tool was told to write to."""
-        note = self.pending.notes.get(ARTIFACT, {})
-        return (
-            Place(FileKind.ARTIFACT, self.pending.scope.id, note["id"], note["stored"])
-            if "id" in note
-            else None
-        )
+        return noted_place(self.pending.scope.id, self.pending.notes)
 
     def is_overdue(self, now: float) -> bool:
         """Tell whether it waited too long. One that is gone on with does not wait."""

@@ -27,7 +27,7 @@ from adapter.rules.calls.arguments import ambiguous, replaced, values
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.results.tool_results import tool_result, without_paths
-from adapter.wire.signed_urls import Handle, parse_artifact, parse_upload
+from adapter.wire.signed_urls import Handle, parse_upload
 
 Delivery = Literal["path", "file_uri", "base64", "data_uri", "url"]
 
@@ -127,19 +127,14 @@ class Consumer:
         rule = self.rule
         if not isinstance(value, str):
             return None
-        kind, handle = FileKind.UPLOAD, parse_upload(value, rule.schemes.upload)
+        handle = parse_upload(value, rule.schemes.upload)
         if handle is None:
-            kind, handle = FileKind.ARTIFACT, parse_artifact(value, rule.schemes.artifact)
-        if handle is None:
-            return None
+            return await self.registry.find_artifact(call.scope.id, value, rule.schemes.artifact)
         if handle.scope != call.scope.id:
-            return await self._offered(call, handle) if kind is FileKind.UPLOAD else None
-        record = await self.registry.find(handle.scope, kind, handle.id)
-        if record is None:
-            return None
-        # An upload was meant for one server; an artifact may be handed on, but under its own name only.
-        fits = record.server == rule.server if kind is FileKind.UPLOAD else record.filename == handle.name
-        return record if fits else None
+            return await self._offered(call, handle)
+        record = await self.registry.find(handle.scope, FileKind.UPLOAD, handle.id)
+        # An upload was meant for one server; an artifact may be handed on.
+        return record if record is not None and record.server == rule.server else None
 
     async def _offered(self, call: Call, handle: Handle) -> FileRecord | None:
         """The record of a file that came by an offer: its handle names the batch, and is good in other sessions too.
