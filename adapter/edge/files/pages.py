@@ -54,6 +54,7 @@ _WORDS = {
 """What a person is told, by the status of the answer; 0 is for none."""
 
 _OTHER = "The upload failed, and nothing was kept. Try again."
+_NOT_NOW = "The file cannot be had now. Try again."
 _DIGESTS = (
     "This server wants a checksum of each file. Your browser makes them only with JavaScript and over https."
 )
@@ -162,25 +163,23 @@ def upload_failed_page(request: Request, error: AdapterError, extra: Extra) -> N
     detail = "" if isinstance(error, CredentialRefused | NotFound) else f"<small>{_text(str(error))}</small>"
     if detail and request.method == "POST":
         again = '<p><a class="button main" href="">Try again</a></p>'
-    words = _WORDS.get(error.http, _OTHER)
-    _fail(request, error, f'<p class="error">{words}{detail}</p>{again}', extra)
+    _fail(request, error, _WORDS.get(error.http, _OTHER) + detail, extra, again)
 
 
 def file_failed_page(request: Request, error: AdapterError, extra: Extra) -> None:
     """Answer with the page of a link to a file that cannot be had."""
     told = isinstance(error, CredentialRefused | FileGone | NotFound)
-    words = _GONE if told else _WORDS.get(error.http, "The file cannot be had now. Try again.")
-    _fail(request, error, f'<p class="error">{words}</p>', extra)
+    _fail(request, error, _GONE if told else _WORDS.get(error.http, _NOT_NOW), extra)
 
 
-def _fail(request: Request, error: AdapterError, body: str, extra: Extra) -> None:
+def _fail(request: Request, error: AdapterError, words: str, extra: Extra, again: str = "") -> None:
     request.failure = type(error)
     fields = list(extra)
     if error.retry_after is not None and error.http in (429, 503):
         fields.append(("Retry-After", str(math.ceil(error.retry_after))))
     if error.http == Unauthorized.http:
         fields.append(("WWW-Authenticate", Unauthorized.challenge))
-    _send(request, error.http, "That did not work", body, fields)
+    _send(request, error.http, "That did not work", f'<p class="error">{words}</p>{again}', fields)
 
 
 def _send(request: Request, status: int, title: str, body: str, extra: Extra, script: str = "") -> None:

@@ -211,12 +211,9 @@ class Producer:
         capture.shown.append(self.keeper.shown(call, record, raw))
 
     async def _let_go(self, place: Place | None) -> None:
-        """Remove what an allocated place may hold; where the disk refuses, the sweep is left to try again."""
+        """Remove what an allocated place may hold."""
         if place is not None:
-            try:
-                await self._files.remove(place)
-            except AdapterError as error:
-                self._log.warning("a tool's file could not be removed", tool=self._rule.tool, why=error.code)
+            await self.keeper.registry.remove_bytes(place)
 
     # --- what clients see -------------------------------------------------------------------------------------
 

@@ -238,11 +238,7 @@ def _failed(call: Call, code: int, message: str, uri: str, **more: str) -> bytes
 
 async def content(registry: FileRegistry, record: FileRecord) -> str | bytes:
     """The file's text where its type and its bytes are text, else its bytes. Raises FileGone, StorageFailed."""
-    file = await registry.read(record)
-    try:
-        data = await file.whole()
-    finally:
-        file.close()
+    data = await registry.whole(record)
     if is_text(record.content.media_type):
         with contextlib.suppress(UnicodeDecodeError):
             return data.decode("utf-8")

@@ -21,7 +21,7 @@ from adapter.files.port import FileStore, Measure, OpenFile, StagedFile
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_cleanup import FileCleanup
 from adapter.relay.files.file_index import FileIndex, StagedBytes
-from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, NewFile, Release
+from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, NewFile
 from adapter.relay.files.scope_cache import TABLE, ScopeCache
 from adapter.relay.files.storage_total import RENEWAL, ReplicaLeases, StorageTotal
 from adapter.relay.files.upload_batch import FileLimits, UploadBatch, UploadQueue
@@ -209,14 +209,6 @@ class FileRegistry(FileTransactions):
             await self.read_again(scope_id)
         return sorted(self.index.alive(scope_id, kind), key=lambda record: record.created)
 
-    def hold_known(self, key: str) -> Release:
-        """Keep a file, named by its record's key, from eviction and expiry here. Raises FileGone for one that is not
-        known here."""
-        record = self.index.get(key)
-        if record is None:
-            raise FileGone()
-        return self.index.hold(record)
-
     async def read(self, record: FileRecord) -> OpenFile:
         """Open a file, used now. Raises FileGone, FileChanged, StorageFailed; the record of one that is gone is
         dropped."""
@@ -227,6 +219,11 @@ class FileRegistry(FileTransactions):
         if opened is None:
             raise await self._unfit(record)
         return opened
+
+    async def whole(self, record: FileRecord) -> bytes:
+        """All bytes of a file, used now. Raises as ``read`` does."""
+        with contextlib.closing(await self.read(record)) as file:
+            return await file.whole()
 
     async def confirm(self, record: FileRecord) -> None:
         """See that a file which was just found is there whole, for others to open. Raises as ``read`` does."""

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from adapter.errors import FileGone, StorageFailed, StoreUnavailable
+from adapter.errors import AdapterError, FileGone, StorageFailed, StoreUnavailable
 from adapter.files.port import Measure, StagedFile
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_index import ScopeFiles, StagedBytes
@@ -218,7 +218,7 @@ class FileTransactions:
         try:
             if places:
                 await self.cache.files.remove(*places)
-        except StorageFailed as error:
+        except AdapterError as error:
             self.log.warning("a file could not be removed; the sweep will try again", why=str(error))
 
     async def _victims(self, arrivals: Sequence[IncomingFile], staged: StagedBytes) -> list[FileRecord]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from adapter.errors import AdapterError, FileGone, LimitReached, StoreUnavailable
+from adapter.errors import LimitReached, StoreUnavailable
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.round_index import ARTIFACT, COPIES, RoundIndex, WaitingRound
 from adapter.relay.files.signed_urls import Credentials, signature_of
@@ -341,10 +341,9 @@ class Rounds:
 
     def _holds(self, waiting: WaitingRound) -> Iterator[Callable[[], None]]:
         for key, link in waiting.pending.notes.get(DELIVERED, {}).items():
-            try:
-                yield self.registry.hold_known(key)
-            except FileGone:
+            if (record := self.registry.index.get(key)) is None:
                 continue
+            yield self.registry.index.hold(record)
             if link is not None:
                 yield self.credentials.prolong(signature_of(link))
 
@@ -363,11 +362,8 @@ class Rounds:
 
     async def _remove_place(self, waiting: WaitingRound) -> None:
         """Remove what its tool has written so far."""
-        if (place := waiting.place) is not None:
-            try:
-                await self.files.remove(place)
-            except AdapterError as error:
-                self.log.warning("a tool's file could not be removed", why=error.code)
+        if waiting.place is not None:
+            await self.registry.remove_bytes(waiting.place)
 
 
 def _taken() -> LimitReached:

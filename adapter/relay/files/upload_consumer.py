@@ -238,8 +238,4 @@ class _Delivery:
                 f"most {limit} "
                 "bytes (max_inline_bytes of its adapter)."
             )
-        file = await self.registry.read(record)
-        try:
-            return base64.b64encode(await file.whole()).decode("ascii")
-        finally:
-            file.close()
+        return base64.b64encode(await self.registry.whole(record)).decode("ascii")
