@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
@@ -24,6 +24,16 @@ STORE_ONLY: ContextVar[bool] = ContextVar("store only", default=False)
 
 For work to which a row that is not known looks as if it were gone, such as deleting files without a record.
 """
+
+
+@contextlib.contextmanager
+def store_only() -> Iterator[None]:
+    """Ask the store itself within the block; see STORE_ONLY."""
+    token = STORE_ONLY.set(True)
+    try:
+        yield
+    finally:
+        STORE_ONLY.reset(token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 
 from adapter.errors import AdapterError, FileGone, StorageFailed, StoreUnavailable
 from adapter.files.port import Measure, StagedFile
-from adapter.relay.background import run_to_completion
+from adapter.relay.background import nothing, run_to_completion
 from adapter.relay.files.file_index import ScopeFiles, StagedBytes
 from adapter.relay.files.scope_cache import ScopeCache
 from adapter.relay.files.storage_total import StorageTotal
@@ -104,11 +104,11 @@ Choice = Callable[[ScopeFiles], Sequence[FileRecord]]
 class FileTransactions:
     """Adds and removes files, and keeps those in use: nothing else changes what is known in the ``cache``."""
 
-    on_evicted: Callable[[FileRecord], None] | None = None
-    """Is told of each file that goes to make room; None where nobody counts."""
+    on_evicted: Callable[[FileRecord], None]
+    """Is told of each file that goes to make room."""
 
     def __init__(self, cache: ScopeCache, storage: StorageTotal) -> None:
-        self.cache, self.storage = cache, storage
+        self.cache, self.storage, self.on_evicted = cache, storage, nothing
         self.index, self.log = cache.index, cache.log
 
     # --- in ---------------------------------------------------------------------------------------------------
@@ -158,9 +158,8 @@ class FileTransactions:
         # Asked again: in the meantime somebody may have begun to use one of them.
         victims = await self._victims(arrivals, staged)
         await self._exchange(scope, victims, [arrival.record for arrival in arrivals], staged)
-        if self.on_evicted is not None:
-            for victim in victims:
-                self.on_evicted(victim)
+        for victim in victims:
+            self.on_evicted(victim)
 
     async def _in_turn(self, scope_id: str, change: Callable[[ScopeFiles], Awaitable[T]]) -> T:
         """Do a change of a scope whose lock the caller has; where another replica was first, again with the scope as it

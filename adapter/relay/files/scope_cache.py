@@ -8,6 +8,7 @@ rows of files and heads are read and written here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
@@ -268,10 +269,8 @@ class ScopeCache(StoreListener):
     async def forget_empty_heads(self) -> None:
         """Delete the heads of scopes that had no file for long. Raises StoreUnavailable."""
         for row in await self.store.overdue(HEADS, self.index.now):
-            try:
+            with contextlib.suppress(Conflict):
                 await self.store.commit([Delete(HEADS, row.key, expected=row.version)])
-            except Conflict:
-                continue
 
     # --- dropping ---------------------------------------------------------------------------------------------
 

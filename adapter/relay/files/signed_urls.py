@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from adapter.errors import CredentialRefused
+from adapter.relay.background import nothing
 from adapter.relay.files.scopes import kept_secret
 from adapter.rules.files.file_records import FileRecord
 from adapter.state.port import ABSENT, Conflict, Store, delete_overdue
@@ -63,9 +64,8 @@ class Credentials:
     page_ttl: float = 900.0
     file_ttl: float = 600.0
     route: str = "/upload"
-    on_use: Callable[[str, str, str, str], None] | None = field(default=None, init=False)
-    """Is told what is counted (``credential`` or ``nonce``), the server, the operation and its result; None where
-    nobody counts."""
+    on_use: Callable[[str, str, str, str], None] = field(default=nothing, init=False)
+    """Is told what is counted (``credential`` or ``nonce``), the server, the operation and its result."""
     _prolonged: Counter[str] = field(default_factory=Counter, init=False)
     _secret: bytes | None = field(default=None, init=False)
 
@@ -89,8 +89,7 @@ class Credentials:
         now, nonce = self.clock(), nonce or secrets.token_hex(16)
         machine = UploadCredential(server, scope_id, math.ceil(now + self.ttl), nonce)
         person = UploadCredential(server, scope_id, math.ceil(now + self.page_ttl), nonce, page=True)
-        if self.on_use is not None:
-            self.on_use("credential", server, "issue", "ok")
+        self.on_use("credential", server, "issue", "ok")
         key = self._key
         return UploadQueries(
             upload_query(key, machine), machine.expires, upload_query(key, person), person.expires
@@ -100,10 +99,9 @@ class Credentials:
         """The credential in an upload URL's query. Raises CredentialRefused, also when it is spent already."""
         credential = read_upload_query(self._key, server, query, self.clock())
         used = credential is not None and await self.store.get(TABLE, credential.nonce) is not None
-        if self.on_use is not None:
-            self.on_use("credential", server, "validate", "refused" if used or credential is None else "ok")
-            if credential is not None:
-                self.on_use("nonce", server, "check", "used" if used else "ok")
+        self.on_use("credential", server, "validate", "refused" if used or credential is None else "ok")
+        if credential is not None:
+            self.on_use("nonce", server, "check", "used" if used else "ok")
         if credential is None or used:
             raise CredentialRefused()
         return credential
@@ -126,16 +124,13 @@ class Credentials:
         try:
             await self.store.put(TABLE, credential.nonce, b"", expected=ABSENT, due=due)
         except Conflict:
-            if self.on_use is not None:
-                self.on_use("nonce", credential.server, "spend", "used")
+            self.on_use("nonce", credential.server, "spend", "used")
             raise CredentialRefused() from None
-        if self.on_use is not None:
-            self.on_use("nonce", credential.server, "spend", "ok")
+        self.on_use("nonce", credential.server, "spend", "ok")
 
         async def unspend() -> None:
             await self.store.delete(TABLE, credential.nonce)
-            if self.on_use is not None:
-                self.on_use("nonce", credential.server, "give_back", "ok")
+            self.on_use("nonce", credential.server, "give_back", "ok")
 
         return unspend
 

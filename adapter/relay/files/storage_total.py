@@ -18,7 +18,7 @@ from adapter.relay.files.file_index import FileIndex
 from adapter.relay.files.scope_cache import TABLE as FILES
 from adapter.rules.access.replicas import Sightings
 from adapter.rules.files.file_records import size_in
-from adapter.state.port import STORE_ONLY, Conflict, Row, Store, every_row
+from adapter.state.port import Conflict, Row, Store, every_row, store_only
 
 LEASES = "file_replicas"
 GROUP = "storage"
@@ -135,23 +135,16 @@ class StorageTotal:
         if not self.leases.store.shared or self.leases.now() < self._count_at:
             return
         # Memory in place of the store has only some of the rows.
-        token = STORE_ONLY.set(True)
-        try:
-            with contextlib.suppress(StoreUnavailable):
-                await self._count()
-        finally:
-            STORE_ONLY.reset(token)
+        with store_only(), contextlib.suppress(StoreUnavailable):
+            await self._count()
 
     async def tend(self) -> None:
         """Renew the lease, and count where it is time. Raises StoreUnavailable, also while others go on in memory:
         there all other replicas stand still."""
-        token = STORE_ONLY.set(True)
-        try:
+        with store_only():
             await self.leases.renew()
             await self.leases.watch()
             await self.leases.forget_dead()
-        finally:
-            STORE_ONLY.reset(token)
         await self.refresh()
 
     async def _count(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
 from adapter.files.port import ContentSource, Measure, StagedFile
-from adapter.relay.background import run_to_completion
+from adapter.relay.background import nothing, run_to_completion
 from adapter.relay.files.file_index import StagedBytes
 from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, Spend
 from adapter.rules.files.file_records import FileKind, FileRecord
@@ -49,8 +49,8 @@ class UploadQueue:
         self._capacity = capacity
         self._wait = wait
         self._doors: dict[str, _Door] = {}
-        self.on_wait: Callable[[float, bool], None] | None = None
-        """Is told how many seconds a batch waited, and True if it came in; None where nobody counts."""
+        self.on_wait: Callable[[float, bool], None] = nothing
+        """Is told how many seconds a batch waited, and True if it came in."""
 
     def __repr__(self) -> str:
         waiting = sum(door.waiting for door in self._doors.values())
@@ -101,8 +101,7 @@ class UploadQueue:
             door.waiting -= 1
             if not entered:
                 self._close(scope_id, door)
-            if self.on_wait is not None:
-                self.on_wait(loop.time() - began, entered)
+            self.on_wait(loop.time() - began, entered)
 
     def _close(self, scope_id: str, door: _Door) -> None:
         if not (door.waiting or door.inside) and self._doors.get(scope_id) is door:

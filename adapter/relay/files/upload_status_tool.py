@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +98,9 @@ class UploadStatusTool(Stage):
                         return status
                     _report(call, token, loop.time() - began, wait, status)
                     # Others may have no way to tell that something happened; then one look in a while shows it.
-                    await _set_within(changed, min(left, TELL_EVERY))
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(min(left, TELL_EVERY)):
+                            await changed.wait()
                     if given_up:
                         raise Withdrawn()
             finally:
@@ -175,14 +178,6 @@ _REFUSAL = (
 def _is_wait(value: object) -> bool:
     """Tell whether this is a number of seconds that a call may wait."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LONGEST_WAIT
-
-
-async def _set_within(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
 
 
 def _report(call: Call, token: object, passed: float, wait: float, status: _Status) -> None:

@@ -23,7 +23,7 @@ from adapter.rules.access.replicas import (
     encode_replica,
     is_replica_id,
 )
-from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row, Store, every_row
+from adapter.state.port import ABSENT, Conflict, Row, Store, every_row, store_only
 
 TABLE = "replicas"
 
@@ -163,12 +163,9 @@ class Replicas:
 
         Also while others go on in memory: there all other replicas stand still, and would seem gone.
         """
-        token = STORE_ONLY.set(True)
-        try:
+        with store_only():
             await self.renew()
             await self.look()
-        finally:
-            STORE_ONLY.reset(token)
 
     async def renew(self) -> None:
         """Write the row anew, with another challenge. Raises StoreUnavailable."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StoreUnavailable
-from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Store, StoreListener
+from adapter.state.port import ABSENT, Conflict, Store, StoreListener, store_only
 
 TABLE = "epoch"
 KEY = "epoch"
@@ -67,16 +67,13 @@ class StoreEpoch(StoreListener):
 
     async def look(self) -> None:
         """Look at the row now. Raises StoreUnavailable, also while others go on in memory."""
-        token = STORE_ONLY.set(True)
-        try:
+        with store_only():
             async with self._looking:
                 value = await self._read()
                 await asyncio.gather(*(share() for share in self.shared))
                 before, self._value = self._value, value
                 if before not in (None, value):
                     self.lost()
-        finally:
-            STORE_ONLY.reset(token)
 
     async def _read(self) -> bytes:
         """The value of the row, which is written now where there is none."""
