@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -12,7 +12,7 @@ from adapter.errors import BadRequest, UpstreamUnhealthy
 from adapter.relay.background import nothing
 from adapter.relay.replies import ANSWER_LIMIT
 from adapter.relay.stages import StageTable
-from adapter.rules.access.headers import AnswerHeaders
+from adapter.rules.access.headers import AnswerHeaders, Field, missing, to_upstream
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.rules.text.events import Redactor
 from adapter.rules.text.unicode import shown
@@ -122,6 +122,17 @@ class TransferRules:
     static: tuple[tuple[str, str], ...] = ()
     answer_headers: AnswerHeaders = field(default_factory=AnswerHeaders)
     answer_limit: int = ANSWER_LIMIT
+
+    def passed(
+        self, fields: Collection[Field], withhold: frozenset[str], server: str = "This server"
+    ) -> list[Field]:
+        """The fields of a client's request that the upstream gets; ``withhold``: see ``to_upstream``. Raises BadRequest
+        where one is absent that ``server`` requires.
+        """
+        absent = missing(self.required, fields)
+        if absent is not None:
+            raise BadRequest(f"{server} requires the header {absent} with every request.")
+        return to_upstream(fields, passthrough=self.passthrough, static=self.static, withhold=withhold)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from adapter.edge.http.request import Fields, Request
 from adapter.errors import BadRequest, MessageTooLong, UnsupportedMediaType
 from adapter.relay.exchange import ClientRequest, Sender
 from adapter.relay.server import Server
-from adapter.rules.access.headers import SharedFields, missing, to_upstream
+from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.principals import Caller, Identity, party_of
 from adapter.wire.envelope import Batch, Envelope, Kind, read_envelope
 from adapter.wire.eras import LEGACY, Era, check_mirrors, classify
@@ -183,14 +183,10 @@ def ask_of(request: Request, server: Server, era: Era, identity: Identity, bases
 
 
 def _forwarded(headers: Fields, server: Server, withhold: frozenset[str]) -> list[tuple[str, str]]:
-    absent = missing(server.rules.required, headers.pairs)
-    if absent is not None:
-        raise BadRequest(f"This server requires the header {absent} with every request.")
+    passed = server.rules.passed(headers.pairs, withhold)
     if server.stages.guards:
         _require_one_reading(headers)
-    return to_upstream(
-        headers.pairs, passthrough=server.rules.passthrough, static=server.rules.static, withhold=withhold
-    )
+    return passed
 
 
 def _require_one_reading(headers: Fields) -> None:

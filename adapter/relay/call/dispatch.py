@@ -115,7 +115,8 @@ class Relay:
         _judge(ask, initialize)
         ask.server.require_healthy()
         ask.server.counters.exchanges += 1
-        answer = await self.upstream_sessions.open(ask, initialize)
+        async with self.sessions.place(ask.opens) as place:
+            answer = await self.upstream_sessions.open(ask, initialize, place)
         if answer.status in REFUSED:
             _note_refusal(ask, answer, None)
         return answer

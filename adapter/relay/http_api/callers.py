@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from adapter.errors import BadJson, BadRequest, UpstreamBroken
+from adapter.errors import BadJson, UpstreamBroken
 from adapter.relay.background import in_turns
 from adapter.relay.exchange import POST_FIELDS, ClientRequest, ClientResponse, Sender, forwardable
 from adapter.relay.replies import LARGE, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import ACCEPT, MODERN_VERSION
-from adapter.rules.access.headers import missing, to_upstream
 from adapter.rules.access.principals import Caller, party_of
 from adapter.rules.tools.lists import long_response
 from adapter.wire.envelope import METHOD_NOT_FOUND, dump, envelope_of, parse, response_in
@@ -123,13 +122,7 @@ class Asks:
 
     def _passed(self, who: Who) -> list[tuple[str, str]]:
         """The fields of the caller's own request that may go upstream. Raises BadRequest for one that has to."""
-        fields, rules = list(who.caller.fields.items()), self.server.rules
-        absent = missing(rules.required, fields)
-        if absent is not None:
-            raise BadRequest(f"This server requires the header {absent} with every request.")
-        passed = to_upstream(
-            fields, passthrough=rules.passthrough, static=rules.static, withhold=who.caller.withheld
-        )
+        passed = self.server.rules.passed(who.caller.fields.items(), who.caller.withheld)
         passed = forwardable(passed, drop=_OWN_FIELDS)
         return [each for each in passed if not each[0].lower().startswith("mcp-param-")]
 

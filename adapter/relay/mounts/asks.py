@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from adapter.errors import BadRequest
 from adapter.relay.exchange import JSON, POST_FIELDS, ClientRequest, Sender, asking_plain, forwardable
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import ACCEPT
 from adapter.relay.sessions.session_map import Session
-from adapter.rules.access.headers import Field, SharedFields, missing, to_upstream
+from adapter.rules.access.headers import Field, SharedFields
 from adapter.rules.access.principals import NOBODY
 from adapter.wire.envelope import REQUEST, Envelope, dump, read_envelope
 from adapter.wire.eras import LEGACY, encode_mirror
@@ -120,11 +119,8 @@ def fields_for(ask: ClientRequest, server: Server) -> list[tuple[str, str]]:
     if type(headers) is SharedFields and (known := headers.derived.get(_FIELDS + server.id)) is not None:
         found: list[tuple[str, str]] = known
         return found
-    fields, caller = list(ask.sender.caller.fields.items()), ask.sender.caller
-    absent = missing(rules.required, fields)
-    if absent is not None:
-        raise BadRequest(f"The server {server.id} requires the header {absent} with every request.")
-    passed = to_upstream(fields, passthrough=rules.passthrough, static=rules.static, withhold=caller.withheld)
+    caller = ask.sender.caller
+    passed = rules.passed(caller.fields.items(), caller.withheld, f"The server {server.id}")
     if type(headers) is SharedFields:
         passed = headers.derived[_FIELDS + server.id] = SharedFields(passed)
     return passed

@@ -141,9 +141,7 @@ class MountSessions(StoreListener):
             SessionState.OPEN,
             self._sessions.clock(),
         )
-        if self._sessions.slots is None:
-            return await self._sessions.create(record)
-        async with self._sessions.place(self._sessions.slots) as place:
+        async with self._sessions.place() as place:
             return await self._sessions.create(record, place)
 
     async def find(self, ask: ClientRequest) -> MountSession:

@@ -155,7 +155,6 @@ class Renewal:
         record = _resendable(ask.server, record)
         credentials = forwardable(ask.headers, drop=POST_FIELDS)
         common = [*credentials, ("Accept", ACCEPT), ("Content-Type", "application/json")]
-        read_timeout = ask.server.timeouts.request
         try:
             share = (
                 Share(record.principal, many=session.unnamed)
@@ -164,10 +163,7 @@ class Renewal:
             )
             initialize = record.handshake.initialize
             request = InitializeRequest("POST", common, initialize, ask.sender.caller, ask.query, share=share)
-            known = ask.server.eras
-            reply = await self.initialize(ask.server, request, read_timeout)
-            if not known and reply.status in NO_LEGACY and await bridged(ask, known, reply):
-                reply = await self.initialize(ask.server, request, read_timeout)
+            reply = await self.initialize(ask, request, looks=not ask.server.eras)
         except UpstreamUnanswered:
             # Only the initialize may have run, not the call that needs the session.
             raise UpstreamBroken(
@@ -200,13 +196,16 @@ class Renewal:
     # --- initialize -------------------------------------------------------------------------------------------
 
     async def initialize(
-        self, server: Server, request: UpstreamRequest, read_timeout: float
+        self, ask: ClientRequest, request: UpstreamRequest, *, looks: bool = True
     ) -> UpstreamReply:
-        """The answer to an ``initialize``, by its head. Raises UpstreamSilent, and what Upstream.send raises.
+        """The answer to an ``initialize`` for the client of ``ask``, by its head. ``looks``: where it is refused it is
+        sent once more if another era is spoken for the server now. Raises what Upstream.send raises, and
+        UpstreamSilent.
 
-        A session that opens after ``read_timeout`` seconds, or after the caller was cancelled, is closed.
+        A session that opens after the server's time, or after the caller was cancelled, is closed.
         """
-        loop = asyncio.get_running_loop()
+        loop, server, known = asyncio.get_running_loop(), ask.server, ask.server.eras
+        read_timeout = server.timeouts.request
         sending = loop.create_task(server.upstream.send(request, read_timeout + self.latest))
         # What asyncio.wait does, in a third of its steps: every session is opened here.
         over: asyncio.Future[None] = loop.create_future()
@@ -219,10 +218,13 @@ class Renewal:
             raise
         finally:
             alarm.cancel()
-        if sending.done():
-            return sending.result()
-        self._leave(server, request, sending)
-        raise silent(read_timeout)
+        if not sending.done():
+            self._leave(server, request, sending)
+            raise silent(read_timeout)
+        reply = sending.result()
+        if looks and reply.status in NO_LEGACY and await bridged(ask, known, reply):
+            return await self.initialize(ask, request, looks=False)
+        return reply
 
     def _leave(
         self, server: Server, request: UpstreamRequest, sending: asyncio.Future[UpstreamReply]

@@ -57,6 +57,9 @@ class SessionPlace:
     used: bool = False
 
 
+_NO_PLACE = contextlib.nullcontext()
+
+
 class Sessions:
     """The session map. ``clock`` gives Unix time in seconds.
 
@@ -100,13 +103,18 @@ class Sessions:
 
     # --- opening ----------------------------------------------------------------------------------------------
 
-    @contextlib.asynccontextmanager
-    async def place(self, slots: SessionSlots, session_id: str | None = None) -> AsyncIterator[SessionPlace]:
-        """Hold the place of a session that is about to be opened, under that id if there is one. Unless it was created
-        the place is given back; where the store fails, the cleanup finds the slot.
+    def place(
+        self, session_id: str | None = None
+    ) -> contextlib.AbstractAsyncContextManager[SessionPlace | None]:
+        """Hold the place of a session that is about to be opened, under that id if there is one; None where there is no
+        limit. Unless it was created the place is given back; where the store fails, the cleanup finds the slot.
 
         Raises LimitReached, StoreUnavailable.
         """
+        return _NO_PLACE if self.slots is None else self._place(self.slots, session_id)
+
+    @contextlib.asynccontextmanager
+    async def _place(self, slots: SessionSlots, session_id: str | None) -> AsyncIterator[SessionPlace]:
         session_id = session_id or session_id_from(os.urandom(32))
         key = session_key(session_id)
         place = SessionPlace(session_id, await slots.take(key))

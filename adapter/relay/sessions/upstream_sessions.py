@@ -87,20 +87,12 @@ class UpstreamSessions:
 
     # --- opening ----------------------------------------------------------------------------------------------
 
-    async def open(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
-        """Open the session of a client that sends ``initialize``.
-
-        Raises LimitReached above ``sessions.max_active``, StoreUnavailable, and what the upstream raises.
-        """
-        slots = self.sessions.slots
-        if slots is None:
-            return await self._initialize(ask, envelope)
-        async with self.sessions.place(slots, ask.opens) as place:
-            return await self._initialize(ask, envelope, place)
-
-    async def _initialize(
-        self, ask: ClientRequest, envelope: Envelope, place: SessionPlace | None = None
+    async def open(
+        self, ask: ClientRequest, envelope: Envelope, place: SessionPlace | None
     ) -> ClientResponse:
+        """Open the session of a client that sends ``initialize``, in its place where their number is limited. Raises
+        StoreUnavailable, and what the upstream raises.
+        """
         read_timeout, limit = ask.server.timeouts.request, ask.server.rules.answer_limit
         stages = ask.server.stages.stages_for(envelope)
         body = ask.body
@@ -113,9 +105,7 @@ class UpstreamSessions:
         share = Share(ask.sender.principal) if ask.server.shares else None
         request = InitializeRequest("POST", ask.headers, body, ask.sender.caller, ask.query, share=share)
         known = ask.server.eras
-        reply = await self.renewal.initialize(ask.server, request, read_timeout)
-        if reply.status in NO_LEGACY and await bridged(ask, known, reply):
-            reply = await self.renewal.initialize(ask.server, request, read_timeout)
+        reply = await self.renewal.initialize(ask, request)
         shared = ask.server.rules.answer_headers.shared(reply.headers)
         headers: list[tuple[str, str]] = shared
         if reply.status != 200:
@@ -149,7 +139,7 @@ class UpstreamSessions:
                 # Over pipes a refusal of the era has no status.
                 unknown = not known and error_code(answer.response or b"") in _NO_SUCH_ERA
                 if unknown and await bridged(ask, known, reply):
-                    return await self._initialize(ask, envelope, place)
+                    return await self.open(ask, envelope, place)
         except BaseException:
             # The client will never learn of the session, and nothing is written that reminds anybody of it.
             await InnerClient.of(ask, upstream).abandon()
