@@ -16,6 +16,7 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.notifications import MessageClaims, Notifications, SharedNotifications
+from adapter.relay.server import Server
 from adapter.relay.sessions.idle_sessions import LastSeen
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import Renewal
@@ -27,6 +28,7 @@ from adapter.state.watched import WatchedStore
 if TYPE_CHECKING:
     from adapter.hosted.validation.workers import ValidationWorkers
     from adapter.pipeline.schema_checks import SchemaChecks
+    from adapter.relay.sessions.shared_sessions import SharedSessions
 
 
 class SharedChecks:
@@ -83,6 +85,14 @@ class Base:
         self.on_change: list[Callable[[], None]] = []
         self.retiring: set[asyncio.Task[None]] = set()
         """The ends of servers that are served no more."""
+
+    def shared_sessions(self, server: Server) -> SharedSessions:
+        """Build the sessions that many requests share at this server."""
+        # Late: clients have a session of their own unless the settings or their era say otherwise.
+        from adapter.relay.sessions.shared_sessions import SharedSessions
+
+        limits, idle_ttl = self.settings.core.upstream, self.settings.sessions.idle_ttl_seconds
+        return SharedSessions(server, self.store, limits, idle_ttl=idle_ttl, clock=self.clock)
 
     def retire(self, end: Coroutine[Any, Any, None]) -> None:
         """Have that done meanwhile; the adapter does not stop before it is."""

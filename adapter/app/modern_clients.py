@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapter.app.base import Base
@@ -21,23 +22,23 @@ if TYPE_CHECKING:
     from adapter.app.replicas import ReplicaService
 
 
+@dataclass(eq=False, repr=False)
 class BridgesForModernClients:
     """Makes them. ``shared`` are the upstreams that give one session to many requests, by their servers."""
 
-    def __init__(
-        self, base: Base, replicas: ReplicaService | None, shared: dict[str, SharedSessions]
-    ) -> None:
-        self._base = base
-        self._replicas = replicas
-        self._shared = shared
-        sessions = base.settings.sessions
+    base: Base
+    replicas: ReplicaService | None
+    shared: dict[str, SharedSessions]
+
+    def __post_init__(self) -> None:
+        base, sessions = self.base, self.base.settings.sessions
         limits = RoundLimits(sessions.round_ttl_seconds, sessions.max_rounds)
-        owner = "" if replicas is None else replicas.replicas.id
+        owner = "" if self.replicas is None else self.replicas.replicas.id
         self._parked = ParkedCalls(base.store, limits, base.clock, owner)
 
     def before(self, entry: ServerSettings, server: Server, upstream: Upstream) -> ModernClients:
         """The upstream as modern clients see it, where the server speaks the legacy era only."""
-        base = self._base
+        base = self.base
         shares = base.settings.sessions.upstream == "principal"
         like = InnerClient(
             upstream,
@@ -46,24 +47,16 @@ class BridgesForModernClients:
             server.timeouts.request,
             server.rules.answer_limit,
         )
-        shared = self._shared.get(entry.id) or self._sharing(server, upstream)
+        shared = self.shared.get(entry.id)
+        if shared is None:
+            # For no client that has a session of its own.
+            apart = Server(server.id, server.mount, upstream, rules=server.rules)
+            shared = self.shared[server.id] = base.shared_sessions(apart)
         legacy = LegacySessions(upstream, shared, like, shares, base.log, Deadlines())
         bridge = ServerBridge(
             entry.id, legacy, self._parked, server.timeouts.total, not entry.upstream.kind.own_http
         )
         clients = ModernClients(LegacyServer(bridge))
-        if self._replicas is not None:
-            clients.forward = self._replicas.forward_to(f"{entry.id}#modern", clients)
+        if self.replicas is not None:
+            clients.forward = self.replicas.forward_to(f"{entry.id}#modern", clients)
         return clients
-
-    def _sharing(self, server: Server, upstream: Upstream) -> SharedSessions:
-        """Shared sessions of this upstream, for no client that has a session of its own."""
-        base = self._base
-        found = self._shared[server.id] = SharedSessions(
-            Server(server.id, server.mount, upstream, rules=server.rules),
-            base.store,
-            base.settings.core.upstream,
-            idle_ttl=base.settings.sessions.idle_ttl_seconds,
-            clock=base.clock,
-        )
-        return found

@@ -351,16 +351,10 @@ def _shared(base: Base, server: Server) -> SharedSessions | None:
 
     ``sessions.upstream`` and ``sessions.missing_id`` decide.
     """
-    settings, sessions = base.settings, base.settings.sessions
+    sessions = base.settings.sessions
     if sessions.upstream == "session" and sessions.missing_id == "refuse":
         return None
-    # Late: clients have a session of their own unless the settings say otherwise.
-    from adapter.relay.sessions.shared_sessions import SharedSessions
-
-    shared = SharedSessions(
-        server, base.store, settings.core.upstream, idle_ttl=sessions.idle_ttl_seconds, clock=base.clock
-    )
-    server.upstream = shared
+    shared = server.upstream = base.shared_sessions(server)
     if isinstance(server.bridge, Bridge):
         server.bridge.stand = shared.stand_on
     server.shares = sessions.upstream == "principal"
