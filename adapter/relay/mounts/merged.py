@@ -48,6 +48,12 @@ _FORWARDED = ("resources/read", "tasks/", "completion/")
 _MODERN_STATUS = {INVALID_PARAMS: 400, METHOD_NOT_FOUND: 404, UNSUPPORTED_VERSION: 400}
 """A modern client reads from the status whether the request was understood."""
 
+_DISCOVERED = {
+    "resultType": "complete",
+    "ttlMs": 0,
+    "cacheScope": "private",
+    "supportedVersions": list(MODERN_VERSIONS),
+}
 _UNKNOWN = {"tools/call": "Unknown tool", "prompts/get": "Unknown prompt"}
 
 
@@ -106,8 +112,8 @@ class MergedMount:
         session = None
         if is_legacy and ask.sender.session_id is not None:
             session = await self.sessions.find(ask)
-        elif is_legacy:
-            self._require_session()
+        elif is_legacy and not self.serves_missing and all(map(_issues_ids, self.servers.values())):
+            raise SessionMissing()
         if envelope.kind is not Kind.REQUEST:
             if session is None:
                 return ClientResponse(202, [], b"")
@@ -126,46 +132,20 @@ class MergedMount:
         """See Relay."""
         return await self.sessions.end(ask)
 
-    def _require_session(self) -> None:
-        """Raise SessionMissing, unless some server serves requests without a session."""
-        if not self.serves_missing and all(each.issues_ids is not False for each in self.servers.values()):
-            raise SessionMissing()
-
     async def _initialize(self, ask: ClientRequest, envelope: Envelope) -> ClientResponse:
         wanted = named(parse(envelope.body), "protocolVersion")
         version = wanted if wanted in LEGACY_VERSIONS else LEGACY_VERSIONS[-1]
         assert isinstance(version, str)
         session_id = await self.sessions.create(ask, envelope, version)
-        answer = _result(envelope, self._initialized(version))
+        answer = _result(envelope, self._introduced(protocolVersion=version, serverInfo=self.info))
         answer.headers = [JSON, ("Mcp-Session-Id", session_id)]
         return answer
 
-    # --- what the mount says of itself -------------------------------------------------------------------------
-
-    def _initialized(self, version: str) -> dict[str, Any]:
-        """The result of ``initialize``."""
-        return {
-            "protocolVersion": version,
-            "capabilities": CAPABILITIES,
-            "serverInfo": self.info,
-            **self._instructions(),
-        }
-
-    def _discovered(self) -> dict[str, Any]:
-        """The result of ``server/discover``."""
-        return {
-            "resultType": "complete",
-            "ttlMs": 0,
-            "cacheScope": "private",
-            "supportedVersions": list(MODERN_VERSIONS),
-            "capabilities": CAPABILITIES,
-            "_meta": {SERVER_INFO_KEY: self.info},
-            **self._instructions(),
-        }
-
-    def _instructions(self) -> dict[str, str]:
+    def _introduced(self, **members: Any) -> dict[str, Any]:
+        """The result of ``initialize`` or ``server/discover`` with these members."""
         joined = joined_instructions(self.lists.instructions())
-        return {} if joined is None else {"instructions": joined}
+        instructions = {} if joined is None else {"instructions": joined}
+        return {**members, "capabilities": CAPABILITIES, **instructions}
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -203,7 +183,7 @@ class MergedMount:
             await self.sessions.tell_all(ask, session, envelope.body)
             return _result(envelope, {})
         if method == "server/discover" and ask.sender.era is MODERN:
-            return _result(envelope, self._discovered())
+            return _result(envelope, self._introduced(**_DISCOVERED, _meta={SERVER_INFO_KEY: self.info}))
         if method == LISTEN and ask.sender.era is MODERN:
             return await self._subscribe(ask, envelope)
         return _refused(ask, envelope, METHOD_NOT_FOUND, f"Method not found: {method[:128]}")
@@ -248,6 +228,11 @@ class MergedMount:
         except ValueError as error:
             return _refused(ask, envelope, INVALID_PARAMS, str(error))
         return await open_subscription(self.relay, self.lists, self.servers, ask, wanted)
+
+
+def _issues_ids(server: Server) -> bool:
+    """Tell whether a server may need a session for each request."""
+    return server.issues_ids is not False
 
 
 def _result(envelope: Envelope, value: Mapping[str, Any]) -> ClientResponse:

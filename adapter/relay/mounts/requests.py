@@ -114,43 +114,30 @@ class MemberRequests:
     # --- messages that have no answer -------------------------------------------------------------------------
 
     async def pass_on(self, ask: ClientRequest, session: MountSession, envelope: Envelope) -> ClientResponse:
-        """Pass on a message. Raises what the relay raises."""
+        """Pass a message on to the server that it is about, or to all of them. Raises what the relay raises."""
+        body, method = envelope.body, envelope.method
         if envelope.kind is Kind.RESPONSE:
-            return await self._answer(ask, session, envelope)
-        method = envelope.method
-        if method == "notifications/initialized":
-            # Each session at a server hears of it when it is opened.
-            return _taken()
-        if method == PROGRESS:
-            return await self._progress(ask, session, envelope)
-        if method == CANCELLED:
-            number = named(parse(envelope.body), "requestId")
-            if not isinstance(number, str | int | float):
-                return _taken()
-            if (server := session.under_way.get(number)) is not None:
-                return await self._tell(ask, session, server, envelope.body)
-            if session.held.pop(number, 0):
-                return _taken()
-        # No two requests of a client have one id, so that nobody else feels meant.
-        await self.sessions.tell_all(ask, session, envelope.body)
-        return _taken()
-
-    async def _answer(self, ask: ClientRequest, session: MountSession, envelope: Envelope) -> ClientResponse:
-        """A client's answer to a question goes to the server that asked it."""
-        found = session.asked_by(envelope.id, self.servers)
-        if found is None:
-            # It answers nobody's question.
-            return _taken()
-        body = with_id(upward(found.server, envelope.body), found.id)
-        return await self._tell(ask, session, found.server, body)
-
-    async def _progress(
-        self, ask: ClientRequest, session: MountSession, envelope: Envelope
-    ) -> ClientResponse:
-        found = session.asked_by(named(parse(envelope.body), "progressToken"), self.servers)
-        if found is None:
-            return _taken()
-        return await self._tell(ask, session, found.server, about(envelope.body, "progressToken", found.id))
+            # One that answers nobody's question goes to nobody.
+            if (found := session.asked_by(envelope.id, self.servers)) is not None:
+                body = with_id(upward(found.server, body), found.id)
+                return await self._tell(ask, session, found.server, body)
+        elif method == PROGRESS:
+            token = named(parse(body), "progressToken")
+            if (found := session.asked_by(token, self.servers)) is not None:
+                body = about(body, "progressToken", found.id)
+                return await self._tell(ask, session, found.server, body)
+        elif method == CANCELLED:
+            number = named(parse(body), "requestId")
+            if isinstance(number, str | int | float):
+                if (server := session.under_way.get(number)) is not None:
+                    return await self._tell(ask, session, server, body)
+                if not session.held.pop(number, 0):
+                    # No two requests of a client have one id, so that nobody else feels meant.
+                    await self.sessions.tell_all(ask, session, body)
+        elif method != "notifications/initialized":
+            # Of that each session at a server hears when it is opened.
+            await self.sessions.tell_all(ask, session, body)
+        return ClientResponse(202, [], b"")
 
     async def _tell(
         self, ask: ClientRequest, session: MountSession, server: str, body: bytes
@@ -159,7 +146,7 @@ class MemberRequests:
         assert isinstance(message, Envelope)
         target = self.servers[server]
         if not await self.sessions.is_open(session, target):
-            return _taken()
+            return ClientResponse(202, [], b"")
         return await self.relay.handle(message_to(ask, target, session.id_at(server), message))
 
     def _keep_route(self, ask: ClientRequest, session: MountSession, own: ClientRequest) -> None:
@@ -178,10 +165,6 @@ class MemberRequests:
             if len(session.routes) >= MOST_ROUTES:
                 session.routes.clear()
             session.routes[method, name] = route
-
-
-def _taken() -> ClientResponse:
-    return ClientResponse(202, [], b"")
 
 
 async def _not_opened(found: NotOpened, message: Envelope) -> ClientResponse:

@@ -55,15 +55,6 @@ def initialize_result(response: bytes | None) -> bytes | None:
     return response[span[0] : span[1]] if span else None
 
 
-def negotiated_version(result: bytes) -> str:
-    """The protocol version that an initialize result names; 2025-03-26 where it names none, as the spec says.
-
-    Raises UpstreamBroken for no JSON.
-    """
-    version = read_result(result).get("protocolVersion")
-    return version if isinstance(version, str) else "2025-03-26"
-
-
 def read_result(result: bytes) -> Mapping[str, Any]:
     """The members of a result; none of what is no object. Raises UpstreamBroken for no JSON."""
     try:
@@ -89,8 +80,11 @@ def opened(session_id: str | None, response: bytes | None, generation: int = 0) 
 @lru_cache(maxsize=64)
 def _agreed(response: bytes) -> tuple[str, str] | None:
     """The negotiated version and the digest of the result, None if there is no result."""
-    result = initialize_result(response)
-    return None if result is None else (negotiated_version(result), hashlib.sha256(result).hexdigest())
+    if (result := initialize_result(response)) is None:
+        return None
+    version = read_result(result).get("protocolVersion")
+    # Where it names none, the specification says which one it is.
+    return version if isinstance(version, str) else "2025-03-26", hashlib.sha256(result).hexdigest()
 
 
 class InnerClient(NamedTuple):
