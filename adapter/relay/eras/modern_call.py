@@ -49,12 +49,13 @@ class ModernCall:
         first = modern_request(envelope, session.meta, session.members)
         body, number = first, envelope.id
         assert number is not None, "a request has an id"
-        for count in range(1, self.limits.max_rounds + 2):
+        rounds = self.limits.max_rounds
+        for count in range(1, rounds + 2):
             response = await self._answer(envelope, body, number)
             asked = input_round(response) if envelope.method in ASKING else None
             if asked is None:
                 return await self._finish(response, renumbered=count > 1)
-            if count > self.limits.max_rounds:
+            if count > rounds:
                 break
             answers = await self._answers(asked)
             if answers is None:
@@ -64,7 +65,7 @@ class ModernCall:
                 first, dump(number), answers if asked.questions is not None else None, asked.state
             )
         raise UpstreamBroken(
-            f"The upstream server asked more than {self.limits.max_rounds} times in one call, the limit of "
+            f"The upstream server asked more than {rounds} times in one call, the limit of "
             "sessions.max_rounds."
         )
 
@@ -113,9 +114,10 @@ class ModernCall:
     async def _answers(self, asked: InputRound) -> dict[str, bytes] | None:
         """The client's answers to a round; None where one was an error, which is then that of the call."""
         questions, session = asked.questions or [], self.session
-        if session.asked + len(questions) > self.limits.max_rounds:
+        rounds, seconds = self.limits.max_rounds, self.limits.round_ttl_seconds
+        if session.asked + len(questions) > rounds:
             raise UpstreamBroken(
-                f"More than {self.limits.max_rounds} questions of this session are unanswered, the limit of "
+                f"More than {rounds} questions of this session are unanswered, the limit of "
                 "sessions.max_rounds."
             )
         waiting: dict[asyncio.Future[bytes], Question] = {}
