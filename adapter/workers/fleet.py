@@ -1,4 +1,6 @@
-"""The processes of workers: each is forked, told to stop, killed if it does not, and its end is noticed."""
+"""The processes of workers: each is forked, told to stop, killed if it does not, and its end is noticed. Signals to
+their supervisor, as numbers that a selector waits for.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ import signal
 import socket
 import sys
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import BinaryIO, NoReturn
 
 from adapter.edge.http.seats import EMPTY, SEATS, Seats
@@ -197,18 +199,18 @@ class Fleet:
         own, its = socket.socketpair()
         own.setblocking(False)
         # A signal that comes between the fork and the worker's own handlers is the worker's alone.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
         try:
             pid = os.fork()
             if pid == 0:
                 own.close()
                 self.forget_all()
                 self._keep_locks(plan)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
                 work = Assignment(number, plan, sockets, self.seats, seat, its, first, folder)
                 _end_as(lambda: become_worker(work))
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         its.close()
         worker = self._workers[pid] = WorkerProcess(number, seat, pid, own, now)
         return worker
@@ -264,9 +266,6 @@ class Fleet:
         return min((each.kill_at for each in self if each.kill_at is not None), default=None)
 
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
-
-
 def _reaped() -> tuple[int, int] | None:
     """A child that has ended, and its status; None if there is none."""
     try:
@@ -307,58 +306,54 @@ def news_file(news: object) -> BinaryIO:
     return found
 
 
-class SettingsHandover:
-    """The hand-over of other settings to workers, of which ``waits`` are to answer until ``not_after``.
+# --- signals ----------------------------------------------------------------------------------------------------
 
-    ``before`` is the plan that was served before.
-    """
-
-    def __init__(self, before: ServePlan, waits: set[WorkerProcess], not_after: float) -> None:
-        self.before = before
-        self.waits = waits
-        self.not_after = not_after
-
-    def __repr__(self) -> str:
-        return f"<SettingsHandover: {len(self.waits)} workers to answer>"
+WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
 
-MOST_FAILURES = 5
-"""New workers in a row that may end before they serve; then the others stay as they are."""
+class SignalInbox:
+    """The watched signals from ``__enter__`` to ``__exit__``; they do nothing by themselves."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        for end in (self._reader, self._writer):
+            end.setblocking(False)
+
+    def __enter__(self) -> SignalInbox:
+        self._before = {number: signal.signal(number, _noted) for number in WATCHED}
+        signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self.close()
+
+    def fileno(self) -> int:
+        """A descriptor that can be read when a signal has come."""
+        return self._reader.fileno()
+
+    def take(self) -> list[int]:
+        """The signals that have come since the last time."""
+        try:
+            return list(self._reader.recv(4096))
+        except BlockingIOError:
+            return []
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+    def forget(self) -> None:
+        """Leave the signals of a child to itself: those that a terminal sends to all end nobody before it listens."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        self.close()
 
 
-class WorkerReplacement:
-    """A replacement under way, of workers by others that serve ``plan`` from ``sockets``.
-
-    ``incoming`` is the new worker that does not serve yet, and ``leaving`` the old one that has not ended yet.
-    ``taken``: a new worker has served, so the plan can be served.
-    """
-
-    def __init__(self, plan: ServePlan, sockets: Sequence[socket.socket]) -> None:
-        self.plan = plan
-        self.sockets = sockets
-        self.numbers = deque(range(1, plan.workers + 1))
-        self.incoming: WorkerProcess | None = None
-        self.leaving: WorkerProcess | None = None
-        self.taken = False
-        self.failures = 0
-        self.not_before = 0.0
-
-    def __repr__(self) -> str:
-        return f"<WorkerReplacement: {len(self.numbers)} workers to go, {self.incoming} for {self.leaving}>"
-
-    @property
-    def waits(self) -> bool:
-        """True while a worker is on its way in or out."""
-        return self.incoming is not None or self.leaving is not None
-
-    def failed(self, now: float, delay: float) -> bool:
-        """Note that the new worker has ended. Returns False if no other is to be tried.
-
-        A plan that nobody could serve yet is given up at once; later failures have another reason, which may pass.
-        """
-        assert self.incoming is not None, "only the new worker fails"
-        self.numbers.appendleft(self.incoming.number)
-        self.incoming = None
-        self.failures += 1
-        self.not_before = now + delay
-        return self.taken and self.failures < MOST_FAILURES
+def _noted(_: int, __: FrameType | None) -> None:
+    """Be called by a signal that the inbox has taken."""

@@ -12,7 +12,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,32 +21,19 @@ from adapter.settings.file.reading import ForkedRead
 from adapter.startup.failure import Obstacle
 from adapter.startup.systemd import ServiceNotifier
 from adapter.state.lock_file import WAIT_SECONDS, StateTaken
-from adapter.workers.fleet import (
-    STOP_SECONDS,
-    Fleet,
+from adapter.workers.fleet import STOP_SECONDS, Fleet, SignalInbox, WorkerProcess, news_file
+from adapter.workers.replacement import (
+    LONGEST_DELAY,
     SettingsHandover,
-    WorkerProcess,
     WorkerReplacement,
-    news_file,
+    WorkerSlot,
+    delay_after,
 )
-from adapter.workers.serve_plan import (
-    PlanLocks,
-    PlanRefused,
-    RootTaken,
-    ServePlan,
-    begin_reading,
-)
-from adapter.workers.signals import SignalInbox
+from adapter.workers.serve_plan import PlanLocks, PlanRefused, RootTaken, ServePlan, begin_reading
 
 if TYPE_CHECKING:
     # The log is most of what this process has in memory, and seldom has anything to say.
     from structlog.typing import FilteringBoundLogger
-
-STEADY_SECONDS = 10.0
-"""Time that a worker serves after which its end has nothing to do with its start."""
-
-FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
-"""Seconds before a worker is started again that has ended twice in a row; each time twice as long."""
 
 MOST_FAILED_STARTS = 3
 """Workers in a row that may end before they serve, while no other serves; then the supervisor gives up."""
@@ -59,20 +45,6 @@ HANDOVER_SECONDS = 60.0
 _KEPT = "serving with the old settings: the log says why the new ones cannot be used"
 
 ReadPlan = Callable[[], ServePlan]
-
-
-def delay_after(failures: int) -> float:
-    """Seconds to wait after so many ends in a row; the first costs nothing."""
-    return 0.0 if failures < 2 else float(min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(failures - 2, 30)))
-
-
-@dataclass
-class WorkerSlot:
-    """The place of one worker. ``failures`` are its ends in a row, each soon after it had begun."""
-
-    worker: WorkerProcess | None = None
-    failures: int = 0
-    not_before: float = 0.0
 
 
 class WorkerSupervisor:
@@ -152,10 +124,9 @@ class WorkerSupervisor:
 
     def _patience(self) -> float | None:
         """The seconds until something is due; None: for ever."""
-        times = [slot.not_before for slot in self._slots.values() if slot.worker is None and self._begun]
+        times = [slot.not_before for slot in self._slots.values() if slot.worker is None]
         if not self._begun:
-            times = [slot.not_before for slot in self._slots.values() if slot.worker is None][:1]
-            times = times if not len(self._fleet) else []
+            times = [] if len(self._fleet) else times[:1]
         if self._rolling is not None and not self._rolling.waits:
             times.append(self._rolling.not_before)
         if self._handover is not None:
@@ -261,8 +232,7 @@ class WorkerSupervisor:
         lived = 0.0 if worker.ready_at is None else now - worker.ready_at
         self._failed_starts += worker.ready_at is None
         if slot is not None:
-            slot.failures = 1 if lived >= STEADY_SECONDS else slot.failures + 1
-            slot.not_before = now + delay_after(slot.failures)
+            slot.ended(now, lived)
             self._log().warning(
                 "a worker has ended and is started again",
                 number=worker.number,
@@ -344,18 +314,13 @@ class WorkerSupervisor:
             if plan.address != self._plan.address:
                 sockets = open_sockets(*plan.address)
         except (PlanRefused, RootTaken, StateTaken) as refused:
-            self._locks.keep(self._plan)
-            self._log().error(
-                "the settings cannot be used, workers go on with the old ones", why=str(refused)
-            )
-            self._give(str(refused))
-            self._settled(_KEPT)
+            event = "the settings cannot be used, workers go on with the old ones"
+            self._log().error(event, why=str(refused))
+            self._stay(str(refused))
         except OSError as error:
-            self._locks.keep(self._plan)
             why = error.strerror or str(error)
             self._log().error("cannot listen, workers go on at the old address", why=why, setting="core.port")
-            self._give(f"cannot listen: {why}")
-            self._settled(_KEPT)
+            self._stay(f"cannot listen: {why}")
         else:
             keys = changed_keys(self._plan.lasting, plan.lasting)
             if self._stops:
@@ -365,6 +330,12 @@ class WorkerSupervisor:
                 self._log().info("workers are replaced one by one", workers=plan.workers, settings=keys)
             else:
                 self._hand_over(plan)
+
+    def _stay(self, why: str) -> None:
+        """Serve by the settings of now, and tell the workers why there are no others."""
+        self._locks.keep(self._plan)
+        self._give(why)
+        self._settled(_KEPT)
 
     def _look(self) -> None:
         """Read the settings again when their file changed."""
