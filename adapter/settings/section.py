@@ -75,7 +75,10 @@ T = TypeVar("T", bound="Section")
 
 
 class Section(BaseModel):
-    """A mapping in the file: unknown keys are refused, and nothing changes after loading."""
+    """A mapping in the file: unknown keys are refused, and nothing changes after loading.
+
+    The sentence that pages and editors show of a key stands below its field.
+    """
 
     # A section is validated as a part of the file only, so no section needs a validator of its own.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
