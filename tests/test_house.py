@@ -25,7 +25,7 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 CEILINGS = {
     "lines with code in adapter/": 74_099,
     "modules": 576,
-    "lines with code in tests/": 107_552,
+    "lines with code in tests/": 107_569,
     "settings": 360,
     "constructors of more than 7 values": 11,
     "circles of imports": 0,

@@ -27,6 +27,20 @@ pytestmark = pytest.mark.e2e
 PATIENCE = 60
 FILES = [sys.executable, "-c", "from tests.e2e.files_server import server; server.run('stdio')"]
 HERE = ["--env", f"PYTHONPATH={ROOT}"]
+COUNTER = """
+import json, sys
+calls, info = 0, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "c"}}
+for message in map(json.loads, sys.stdin):
+    calls += message["method"] == "tools/call"
+    count = {"content": [{"type": "text", "text": str(calls)}]}
+    tools = {"tools": [{"name": "count", "inputSchema": {"type": "object"}}]}
+    known = {"initialize": info, "tools/list": tools, "tools/call": count, "ping": {}}
+    answer = known.get(message["method"])
+    said = {"error": {"code": -32601, "message": "?"}} if answer is None else {"result": answer}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}), flush=True)
+"""
+"""A program that speaks only a legacy revision, and counts the calls of its process."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +190,18 @@ async def test_without_a_flag_nothing_is_applied(tmp_path: Path) -> None:
         assert "Handled as files:\n  digest may change the file in path" in wrapped.text
         async with python_host(wrapped.url) as host:
             assert any(name.endswith("_get_upload_url") for name in await host.tools())
+
+
+@pytest.mark.parametrize(("flags", "counts"), [([], ["1", "1"]), (["--one-session"], ["1", "2"])])
+async def test_a_modern_client_is_told_how_a_legacy_program_remembers(
+    flags: list[str], counts: list[str], tmp_path: Path
+) -> None:
+    """Each of its calls has a session of its own until a flag says otherwise; the report names that."""
+    program = (sys.executable, "-c", COUNTER)
+    async with running(tmp_path, "--port", "0", "--name", "c", *flags, "--", *program) as wrapped:
+        assert ("start again with --one-session" in wrapped.text) == (not flags)
+        async with python_host(wrapped.url, "auto") as host:
+            assert [said(await host.call("count")) for _ in counts] == counts
 
 
 async def test_a_program_is_started_once_until_a_client_comes(tmp_path: Path) -> None:

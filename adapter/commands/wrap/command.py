@@ -220,7 +220,8 @@ async def _seen(settings: Settings, server: WrappedServer, session: OwnSession) 
     tools = [orjson.loads(tool.raw) for tool in listed]
     info = session.server_info
     name, version = str(info.get("title") or info.get("name") or entry.id), str(info.get("version") or "")
-    return FoundServer(name, version, session.version, tools)
+    forgets = session.needs_session and settings.sessions.upstream == "session"
+    return FoundServer(name, version, session.version, tools, forgets=forgets)
 
 
 def _credentials(*, oauth: bool) -> str:

@@ -36,6 +36,9 @@ def add_wrap(commands: Commands) -> None:
     wrap.add_list("--env", "NAME[=VALUE]", text)
     wrap.add_list("--header", "'NAME: VALUE'", "header sent to the URL")
     wrap.add_switch("--oauth", "people sign in at the URL: a first call is answered with a link")
+    wrap.add_switch(
+        "--one-session", "all clients share one session at each server, and find what it kept in memory"
+    )
     for flag, verb in (("--consume", "reads"), ("--produce", "writes")):
         text = f"this argument names a file that the tool {verb}; may be repeated"
         wrap.add_list(flag, "TOOL:ARG", text)
@@ -121,7 +124,8 @@ def _wrapped(arguments: argparse.Namespace, parts: Sequence[Sequence[str]]) -> A
         for name, part, is_url in zip(names, parts, urls, strict=True)
     ]
     id_ = merged or names[0]
-    return WrappedServers(id_, arguments.root or Path("data") / id_, _port(arguments.port), servers)
+    root = arguments.root or Path("data") / id_
+    return WrappedServers(id_, root, _port(arguments.port), servers, arguments.one_session)
 
 
 def _check_flags(arguments: argparse.Namespace, urls: Sequence[bool]) -> None:

@@ -19,12 +19,17 @@ WIDTH = 100
 
 _MOST_TOOLS = 30
 _LONGEST = 64
+_FORGETS = (
+    "each call of a client of MCP 2026-07-28 has a session of its own, and finds nothing of the call before. If only "
+    "you use it, start again with --one-session"
+)
 
 
 class FoundServer(NamedTuple):
     """A server as it describes itself; ``protocol`` is the revision of MCP. ``tools`` are its definitions.
 
     All is empty of one that nobody has asked yet. ``refusal`` is the sentence about one that cannot be used.
+    ``forgets``: each call of a modern client has a session of its own there.
     """
 
     name: str
@@ -32,6 +37,7 @@ class FoundServer(NamedTuple):
     protocol: str
     tools: list[Any]
     refusal: str = ""
+    forgets: bool = False
 
 
 class FoundTools(NamedTuple):
@@ -54,6 +60,10 @@ def report(wrapped: WrappedServers, port: int, found: Sequence[FoundServer], fil
         if len(found) > 1:
             lines.append(f"{server.id} ({address.url.removesuffix(wrapped.id)}{server.id}):")
         lines += [*_described(each, address.url)]
+    if forgetting := ", ".join(
+        server.id for server, each in zip(wrapped.servers, found, strict=True) if each.forgets
+    ):
+        lines.append(textwrap.fill(f"{forgetting}: {_FORGETS}", WIDTH, break_on_hyphens=False))
     lines += [
         f"Files are kept in {wrapped.root}",
         "",

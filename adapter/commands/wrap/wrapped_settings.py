@@ -72,13 +72,14 @@ class WrappedServer(NamedTuple):
 class WrappedServers(NamedTuple):
     """The servers of one command, at an address that ends in ``id``: that of the only server, or of a merged mount.
 
-    Their files are kept in ``root``.
+    Their files are kept in ``root``. ``one_session``: all clients share one at each server.
     """
 
     id: str
     root: Path
     port: int | None
     servers: Sequence[WrappedServer]
+    one_session: bool = False
 
     @property
     def oauth(self) -> bool:
@@ -95,7 +96,7 @@ class WrappedServers(NamedTuple):
             "core.allow_artifacts_download": True,
             "storage.root": str(self.root),
             "servers": [{"id": each.id, "upstream": each.upstream()} for each in self.servers],
-            **self._mounts(),
+            **self._of_all(),
         }
         given["servers"][0]["adapters"] = adapters_of(file_arguments)
         if self.port is not None:
@@ -115,14 +116,16 @@ class WrappedServers(NamedTuple):
             "core": {"host": "127.0.0.1", "port": port, "allow_artifacts_download": True},
             "storage": {"root": str(self.root)},
             "servers": converted.entries,
-            **self._mounts(),
+            **self._of_all(),
         }
         if self.oauth:
             tree["core"]["public_base_url"] = _base(port)
         return _HEAD + as_yaml(tree), converted.variables
 
-    def _mounts(self) -> dict[str, Any]:
-        return {"mounts": [{"id": self.id, "servers": ["*"]}]} if len(self.servers) > 1 else {}
+    def _of_all(self) -> dict[str, Any]:
+        """The sections that concern all servers."""
+        mounts = {"mounts": [{"id": self.id, "servers": ["*"]}]} if len(self.servers) > 1 else {}
+        return {**mounts, **({"sessions": {"upstream": "principal"}} if self.one_session else {})}
 
 
 def _base(port: int) -> str:

@@ -82,6 +82,11 @@ class OwnSession:
         """The revision of MCP that is spoken in the open session."""
         return self._version or MODERN_VERSION
 
+    @property
+    def needs_session(self) -> bool:
+        """Tell whether the upstream was found to keep sessions, and to speak no era without them."""
+        return self._server.eras == {LEGACY} and self._server.issues_ids is True
+
     async def open(self, patience: float | None = None) -> int:
         """Open a session, where the era has any; an earlier one is closed. Returns the HTTP status of the upstream's
         last word.

@@ -106,7 +106,7 @@ def test_a_saved_file_says_what_is_served_and_no_secret(tmp_path: Path) -> None:
         variables={"A_TOKEN": secret, "LEVEL": "debug"},
         inherited=["LANG"],
     )
-    server = WrappedServers("a", tmp_path / "data", 9000, [program])
+    server = WrappedServers("a", tmp_path / "data", 9000, [program], one_session=True)
     applied = [FileArgument("t", "path", "consume", "it was named")]
     text, variables = server.settings_file(applied, 9000)
     assert secret not in text and len(variables) == 2
@@ -114,7 +114,8 @@ def test_a_saved_file_says_what_is_served_and_no_secret(tmp_path: Path) -> None:
     file.write_text(text)
     loaded = load(file, environ=dict.fromkeys(variables, secret))
     served = server.settings(applied)
-    assert loaded.servers == served.servers
+    assert (loaded.servers, loaded.sessions) == (served.servers, served.sessions)
+    assert served.sessions.upstream == "principal"
     assert (loaded.core.port, loaded.core.allow_artifacts_download) == (9000, True)
     assert loaded.storage.root == served.storage.root
 
