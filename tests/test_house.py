@@ -23,11 +23,11 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 74_099,
+    "lines with code in adapter/": 72_618,
     "modules": 576,
-    "lines with code in tests/": 107_569,
+    "lines with code in tests/": 107_632,
     "settings": 360,
-    "constructors of more than 7 values": 11,
+    "constructors of more than 7 values": 10,
     "circles of imports": 0,
 }
 """What the house may measure at most. A commit lowers a ceiling; one that raises it names the feature it pays for."""

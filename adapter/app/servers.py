@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 START_COOLDOWN = 1.0
 """Seconds between two looks at an upstream that has not been there yet: it is probably just starting."""
 
+UNREACHABLE_COOLDOWN = 5.0
+"""Seconds between two looks at an upstream where no connection can be opened: nothing there needs to be spared."""
+
 
 Observed = Callable[[ServerSettings, StageTable, Upstream], Upstream]
 
@@ -85,6 +88,7 @@ class Upstreams:
             failure_threshold=ping.failure_threshold,
             open_cooldown=ping.open_cooldown_seconds,
             start_cooldown=START_COOLDOWN,
+            unreachable_cooldown=UNREACHABLE_COOLDOWN,
         )
         made = UPSTREAMS[upstream.transport](self, entry)
         # A hosted tool has a deadline of its own.
@@ -107,7 +111,8 @@ class Upstreams:
             rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
             stages=stages,
         )
-        server.connections = made if isinstance(made, HttpUpstream) else None
+        if isinstance(made, HttpUpstream):
+            server.connections, made.on_unreachable = made, server.unreachable
         server.apart = upstream.auth.per_caller
         if grants is not None:
             grants.stand_before(server)

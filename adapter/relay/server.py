@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from adapter.errors import BadRequest, UpstreamUnhealthy
+from adapter.errors import AdapterError, BadRequest, UpstreamUnhealthy
 from adapter.relay.background import nothing
 from adapter.relay.replies import ANSWER_LIMIT
 from adapter.relay.stages import StageTable
@@ -223,6 +223,10 @@ class Server:
     refusal: CallerRefusal | None = field(default=None, init=False)
     retired: bool = field(default=False, init=False)
     """The settings have another server in its place, or none."""
+    trouble: str | None = field(default=None, init=False)
+    """Why it did not answer the adapter last, as clients may read it; None while it answers."""
+    on_unreachable: Callable[[], None] = field(default=nothing, init=False)
+    """Is called whenever no connection to it could be opened."""
     on_doubt: set[Callable[[], None]] = field(default_factory=set, init=False)
     """Are told when it may list something else than before: it began anew, does not answer, or answers again."""
 
@@ -235,6 +239,17 @@ class Server:
             self.stages.guard.changed()
         self.wiring.changed()
         self.doubt()
+
+    def unreachable(self, error: AdapterError) -> None:
+        """Note that no connection to it could be opened, whoever needed one."""
+        self.on_unreachable()
+        self.failed(error)
+
+    def failed(self, error: AdapterError) -> None:
+        """Note why it does not answer. The first time, its lists are looked at again."""
+        before, self.trouble = self.trouble, str(error)
+        if before is None:
+            self.doubt()
 
     def doubt(self) -> None:
         """Have its lists be looked at again."""

@@ -153,6 +153,13 @@ PINGS = 4
 _PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 6))
 
 
+NO_FILES = (errno.EMFILE, errno.ENFILE)
+
+
+def _nobody_hears(_: UpstreamUnreachable) -> None:
+    """Do nothing: nobody wants to know."""
+
+
 class HttpUpstream:
     """An Upstream at ``url`` (http or https; ValueError if it is neither or holds credentials).
 
@@ -175,6 +182,8 @@ class HttpUpstream:
         self._endpoint = UpstreamAddress(url)
         self._tls = _tls_context(insecure_tls) if self._endpoint.tls else None
         self._connect_timeout = connect_timeout
+        self.on_unreachable: Callable[[UpstreamUnreachable], None] = _nobody_hears
+        """Is told why a connection could not be opened, whoever needed it."""
         setting = "core.upstream.max_connections"
         self._calls = ExchangeLimit[Connection](
             max_connections, patience=connect_timeout, noun="connections", setting=setting
@@ -257,9 +266,15 @@ class HttpUpstream:
                     loop, lambda: Connection(loop, released, lost), self._endpoint, self._tls
                 )
         except TimeoutError as error:
-            raise unreachable(f"it accepted no connection within {self._connect_timeout:g} s") from error
+            failure = unreachable(f"it accepted no connection within {self._connect_timeout:g} s")
+            self.on_unreachable(failure)
+            raise failure from error
         except OSError as error:
-            raise connect_failure(error) from error
+            failure = connect_failure(error)
+            # A process without files for more connections learns nothing of the server.
+            if error.errno not in NO_FILES:
+                self.on_unreachable(failure)
+            raise failure from error
         if connection.leaves_few(1):
             connection.abort()
             raise _without_files()
@@ -277,7 +292,7 @@ def connect_failure(error: OSError) -> UpstreamUnreachable:
         return unreachable("its host name cannot be resolved")
     if isinstance(error, ConnectionRefusedError):
         return unreachable("it refused the connection")
-    return _without_files() if error.errno in (errno.EMFILE, errno.ENFILE) else UpstreamUnreachable()
+    return _without_files() if error.errno in NO_FILES else UpstreamUnreachable()
 
 
 async def _create_connection(

@@ -126,10 +126,10 @@ class ModernCall:
                 number, answer = session.expect_answer()
                 waiting[answer] = question
                 await self._say(request_of(question, number, session.version))
-            if waiting and (await asyncio.wait(waiting, timeout=self.limits.round_ttl_seconds))[1]:
+            if waiting and (await asyncio.wait(waiting, timeout=seconds))[1]:
                 raise CallTooLong(
-                    "The client did not answer the server's questions within the "
-                    f"{self.limits.round_ttl_seconds:g} s that sessions.round_ttl_seconds allows."
+                    f"The client did not answer the server's questions within the {seconds:g} s that "
+                    "sessions.round_ttl_seconds allows."
                 )
             return {
                 question.key: answer_to(question, answer.result()) for answer, question in waiting.items()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from adapter.errors import AdapterError, GrantRequired, StoreUnavailable
+from adapter.errors import AdapterError, GrantRequired, StoreUnavailable, UpstreamUnhealthy
 from adapter.relay.background import SingleFlight, in_turns, nothing
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.mounts.reading import ListReader
@@ -231,12 +232,19 @@ class HeldLists:
         except TimeoutError:
             failure = ListFailure(f"The server did not answer within {within:g} s.")
         except AdapterError as error:
-            failure = ListFailure(str(error), isinstance(error, GrantRequired))
+            failure = ListFailure(self._why(error), isinstance(error, GrantRequired))
             self._due[key] = self.clock() + RETRY
         if not self.failures:
             self.on_missing(failure.why)
         self.failures[key] = failure
         return await self._known(key, failure)
+
+    def _why(self, error: AdapterError) -> str:
+        """What clients read of a failure: why the server is away says more than that nobody asks it now."""
+        trouble = self.reader.server.trouble
+        if not isinstance(error, UpstreamUnhealthy) or trouble is None:
+            return str(error)
+        return f"{trouble} The adapter asks it again in {math.ceil(error.retry_after or 1.0)} s."
 
     def retry(self, key: ListKey, ask: ClientRequest) -> None:
         """Read a list that failed again until it is there, as long as somebody wants to hear of that."""
@@ -287,6 +295,7 @@ class HeldLists:
                     break
         finally:
             self._began.pop(key, None)
+        self.reader.server.trouble = None
         before = self._held.get(key) or (await self._load(key) if key.whose is None else None)
         held = before
         if before is None or before.entries != entries or held is None:

@@ -133,7 +133,8 @@ class Pulse:
 
 
 class HealthMonitor:
-    """Pings one server on its interval in ``own_session``, and feeds its breaker. ``clock`` gives Unix time in seconds.
+    """Pings one server in ``own_session``, on its interval and when a call cannot connect, and feeds its breaker.
+    ``clock`` gives Unix time in seconds.
 
     A session is opened once at a time, and its answer may take as long as a client's would: a server that wakes slowly
     is not asked again and again. An answer that comes even later is used by the ping that then comes.
@@ -160,6 +161,9 @@ class HealthMonitor:
         self._looking: asyncio.Task[None] | None = None
         self._pause = START_PAUSE
         self._looked = True
+        self._unreachable = False
+        self._wake = asyncio.Event()
+        server.on_unreachable = self._note_unreachable
 
     async def run(self) -> None:
         """Ping until cancelled; servers are watched apart, so that a slow one delays no other."""
@@ -168,14 +172,22 @@ class HealthMonitor:
             breaker = self.server.breaker
             if breaker is None or breaker.may_probe(loop.time()):
                 await self.ping_once()
-            await asyncio.sleep(self._until_next(loop.time()))
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._until_next(loop.time())):
+                    await self._wake.wait()
+
+    def _note_unreachable(self) -> None:
+        self._unreachable = True
+        if self.pulse.reached and self._clock() >= (self.pulse.last_attempt or 0.0) + START_PAUSE:
+            self._wake.set()
 
     async def ping_once(self) -> None:
         loop = asyncio.get_running_loop()
         breaker, began = self.server.breaker, loop.time()
         if breaker is not None:
             breaker.probe_started()
-        self.pulse.last_attempt = self._clock()
+        self.pulse.last_attempt, self._unreachable = self._clock(), False
         try:
             await self._guarded(self._ping())
         except AdapterError as error:
@@ -247,18 +259,16 @@ class HealthMonitor:
 
     def _failed(self, error: AdapterError, now: float) -> None:
         pulse, at = self.pulse, self._clock()
-        was_reached = pulse.reached
         pulse.reached, pulse.error = False, error.reason or str(error)
         pulse.last_error, pulse.last_failure = pulse.error, at
         pulse.failing_since = pulse.failing_since or at
         self.history.append((at, None))
         self.server.wiring.changed()
-        if was_reached:
-            self.server.doubt()
+        self.server.failed(error)
         there = not isinstance(error, UpstreamUnreachable)
         self._pause = min(self._pause * 2, self._settings.interval_seconds) if there else START_PAUSE
         if self.server.breaker is not None:
-            self.server.breaker.failed(now)
+            self.server.breaker.failed(now, unreachable=self._unreachable)
 
     def _succeeded(self, began: float, now: float) -> None:
         pulse, own_session = self.pulse, self.own_session
@@ -272,7 +282,9 @@ class HealthMonitor:
                 if own_session.asks_oauth
                 else "servers[].upstream.static_headers, servers[].upstream.auth",
             )
-        if not pulse.reached:
+        was_away = not pulse.reached or self.server.trouble is not None
+        self.server.trouble = None
+        if was_away:
             self.server.doubt()
         pulse.reached, pulse.error, pulse.era = True, None, own_session.era
         pulse.refusal, pulse.asks_oauth = own_session.refusal, own_session.asks_oauth

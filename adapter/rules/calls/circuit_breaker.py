@@ -51,19 +51,17 @@ class Breaker:
     """Counts the failures of one upstream. ``now`` is any clock that never goes back, in seconds.
 
     ``start_cooldown`` holds until the first success: an upstream that was never there is probably starting.
+    ``unreachable_cooldown`` holds after a failure to connect. Neither is longer than ``open_cooldown``.
     """
 
     failure_threshold: int = field(kw_only=True)
     open_cooldown: float = field(kw_only=True)
     half_open_probes: int = field(default=2, kw_only=True)
     start_cooldown: float | None = field(default=None, kw_only=True)
+    unreachable_cooldown: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._cooldown = (
-            self.open_cooldown
-            if self.start_cooldown is None
-            else min(self.start_cooldown, self.open_cooldown)
-        )
+        self._cooldown = self._pause = self._at_most(self.start_cooldown, self.open_cooldown)
         self._probes_under_way = 0
         self._opened = 0.0
         self._state = BreakerState.CLOSED
@@ -88,12 +86,12 @@ class Breaker:
     def retry_after(self, now: float) -> float:
         """Return the seconds until it is worth asking again, at least 1."""
         if self._state is BreakerState.OPEN:
-            return max(1.0, self._cooldown - (now - self._opened))
+            return max(1.0, self._pause - (now - self._opened))
         return 1.0
 
     def may_probe(self, now: float) -> bool:
         """Tell whether a probe may start; asking an open breaker after its cool-down makes it half-open."""
-        if self._state is BreakerState.OPEN and now - self._opened >= self._cooldown:
+        if self._state is BreakerState.OPEN and now - self._opened >= self._pause:
             self._enter(BreakerEvent.COOLED_DOWN, now)
         if self._state is BreakerState.HALF_OPEN:
             return self._probes_under_way < self.half_open_probes
@@ -114,10 +112,16 @@ class Breaker:
             self._failures = 0
             self._cooldown = self.open_cooldown
 
-    def failed(self, now: float) -> None:
+    def failed(self, now: float, *, unreachable: bool = False) -> None:
         self._failures += 1
+        if self._state is not BreakerState.OPEN:
+            self._pause = self._at_most(self.unreachable_cooldown if unreachable else None, self._cooldown)
         too_often = self._state is BreakerState.CLOSED and self._failures >= self.failure_threshold
         self._enter(BreakerEvent.FAILED_TOO_OFTEN if too_often else BreakerEvent.FAILED, now)
+
+    @staticmethod
+    def _at_most(seconds: float | None, longest: float) -> float:
+        return longest if seconds is None else min(seconds, longest)
 
     def _enter(self, event: BreakerEvent, now: float) -> None:
         before, self._state = self._state, advance(self._state, event)

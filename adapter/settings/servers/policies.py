@@ -24,7 +24,8 @@ class UpstreamPing(Section):
     failure_threshold: Count = 3
     """Number of failed pings in a row that opens the breaker."""
     open_cooldown_seconds: Seconds = 30
-    """Time that an open breaker refuses calls before the next ping; one success closes it."""
+    """Time that an open breaker refuses calls before the next ping, 5 s at most while no connection can be opened; one
+    success closes it."""
 
 
 @overriding(UpstreamPing, "core.upstream_ping")

@@ -14,7 +14,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from adapter.app import App
+from adapter.app import App, servers
 from adapter.relay.mounts.lists import NO_SUCH_CURSOR, SNAPSHOT_SECONDS
 from adapter.rules.mounts.lists import PAGE, TOOLS
 from adapter.state.memory import MemoryStore
@@ -180,6 +180,59 @@ async def test_a_server_that_is_down_is_listed_as_it_was(tmp_path: Path) -> None
             listed = (await client.rpc("tools/list"))["result"]
             assert [tool["name"] for tool in listed["tools"]] == ["a_run", "b_run"]
             assert list(listed["_meta"]["mcp-file-adapter/missing"]) == ["a"]
+
+
+async def missing(client: MountClient) -> dict[str, str]:
+    """The servers that the list of tools says are missing, each with the reason."""
+    listed = (await client.rpc("tools/list"))["result"]
+    told: dict[str, str] = listed.get("_meta", {}).get("mcp-file-adapter/missing", {})
+    return told
+
+
+@pytest.mark.parametrize("pinged", [True, False])
+async def test_a_call_that_is_refused_makes_its_server_missing_at_once(tmp_path: Path, pinged: bool) -> None:
+    """No list is kept for its half minute then, and no ping is waited for."""
+    core = {"upstream_ping": {"enabled": pinged, "interval_seconds": 60}}
+    async with mount(tmp_path, {"a": tooled("a", "run"), "b": tooled("b", "run")}, core=core) as (
+        ups,
+        client,
+    ):
+        assert await client.text("a_run") == "a ran run" and await missing(client) == {}
+        await ups["a"].stop()
+        refused = await client.rpc("tools/call", {"name": "a_run", "arguments": {}})
+        assert "refused the connection" in refused["error"]["message"]
+        told = await missing(client)
+        assert list(told) == ["a"] and "refused the connection" in told["a"]
+        await ups["a"].start()
+        async with asyncio.timeout(20):
+            while await missing(client):
+                await asyncio.sleep(0.05)
+
+
+async def test_a_server_whose_breaker_is_open_is_missing_for_its_own_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the time of the next look; where nothing accepts connections that is long before the cool-down's end."""
+    monkeypatch.setattr(servers, "UNREACHABLE_COOLDOWN", 0.05)
+    ping = {"enabled": True, "interval_seconds": 0.02, "open_cooldown_seconds": 600}
+    apps: list[App] = []
+    async with mount(tmp_path, {"a": tooled("a", "run")}, core={"upstream_ping": ping}, apps=apps) as (
+        ups,
+        client,
+    ):
+        assert await missing(client) == {}
+        await ups["a"].stop()
+        breaker = apps[0].server_parts.by_id["a"].breaker
+        async with asyncio.timeout(20):
+            while breaker is None or breaker.allows_calls() or "again in" not in (await missing(client))["a"]:
+                await asyncio.sleep(0.01)
+        assert (await missing(client))["a"].endswith(
+            "it refused the connection. Try again when it is back. The adapter asks it again in 1 s."
+        )
+        await ups["a"].start()
+        async with asyncio.timeout(20):
+            while await missing(client):
+                await asyncio.sleep(0.01)
 
 
 async def test_no_server_gets_the_name_of_one_that_is_down(tmp_path: Path) -> None:

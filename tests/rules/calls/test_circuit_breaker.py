@@ -180,6 +180,16 @@ def test_upstream_that_was_never_there_is_asked_again_soon() -> None:
     assert breaker.retry_after(2.0) == 30.0 and not breaker.may_probe(3.0)
 
 
+def test_upstream_where_nothing_listens_is_asked_again_soon() -> None:
+    """A server that hangs is spared for the long cool-down, also where it was gone before."""
+    breaker = Breaker(failure_threshold=1, open_cooldown=30.0, half_open_probes=1, unreachable_cooldown=5.0)
+    breaker.failed(0.0, unreachable=True)
+    assert breaker.retry_after(0.0) == 5.0 and not breaker.may_probe(4.0) and breaker.may_probe(5.0)
+    breaker.probe_started()
+    breaker.failed(6.0)
+    assert breaker.retry_after(6.0) == 30.0 and not breaker.may_probe(35.0) and breaker.may_probe(36.0)
+
+
 # --- the pauses between starts that fail -----------------------------------------------------------------------
 
 
