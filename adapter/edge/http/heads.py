@@ -67,10 +67,12 @@ class KnownHead:
             self.session = session
             self.fields = self.fields.with_session(_text(session))
             # One session's fields at a time: those of another would keep what "forget" dropped meanwhile.
+            # The bytes are those of another session.
+            self.repeated = None
             if self.head is not None and self._sessions is not None:
                 self.head.fields = self.fields
             else:
-                self.head = self.repeated = None
+                self.head = None
 
     def learn(self, head: RequestHead, data: bytes) -> None:
         """Have such a request be recognized by its bytes from now on; ``data`` was all of one."""
@@ -83,10 +85,12 @@ class KnownHead:
 
     def body_in(self, data: bytes) -> bytes | None:
         """Return the body if ``data`` is exactly one request with this head, in any session; None for all else."""
-        if self.repeated is None or self.head is None:
+        if self.head is None:
             return None
-        if self._sessions is None:
-            return self.repeated.body_of(data)
+        # Most are of the session before, and to see that takes no look for the id.
+        content = None if self.repeated is None else self.repeated.body_of(data)
+        if content is not None or self._sessions is None:
+            return content
         found = self._sessions.of(data)
         if found is None:
             return None
