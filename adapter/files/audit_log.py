@@ -17,6 +17,7 @@ import select
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -59,6 +60,7 @@ _OF_THREAD = partial(resource.getrusage, getattr(resource, "RUSAGE_THREAD", reso
 Waiting = list[tuple[bytes, asyncio.Future[None]]]
 
 
+@dataclass(eq=False)
 class AuditLog:
     """Appends lines to ``file``, to standard output without one. Several processes may have one file.
 
@@ -68,22 +70,17 @@ class AuditLog:
     processor.
     """
 
-    def __init__(
-        self,
-        file: Path | None,
-        *,
-        patience: float = PATIENCE,
-        now: Callable[[], float] = time.monotonic,
-        usage: Callable[[], resource.struct_rusage] = _OF_THREAD,
-    ) -> None:
-        self._file = file
-        self._patience = patience
-        self._now = now
-        self._usage = usage
+    file: Path | None
+    _: KW_ONLY
+    patience: float = PATIENCE
+    now: Callable[[], float] = time.monotonic
+    usage: Callable[[], resource.struct_rusage] = _OF_THREAD
+
+    def __post_init__(self) -> None:
         self._local = False
         self._watched_until = self._slow_until = self._looked = float("-inf")
         self._stuck = False
-        self._fd: int | None = None if file is not None else 1
+        self._fd: int | None = None if self.file is not None else 1
         self._held: tuple[int, int] | None = None
         self._torn = False
         self._stale = False
@@ -98,7 +95,7 @@ class AuditLog:
         self.failing = False
 
     def __repr__(self) -> str:
-        return f"<AuditLog {'to a file' if self._file else 'to stdout'}: {len(self._waiting)} lines wait>"
+        return f"<AuditLog {'to a file' if self.file else 'to stdout'}: {len(self._waiting)} lines wait>"
 
     def require(self) -> None:
         """Open the file and close it again, to know at start that it can be written. Raises AuditUnavailable."""
@@ -129,23 +126,23 @@ class AuditLog:
         self._closed = True
         if self._writing:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), self._patience)
+                await asyncio.wait_for(self._ended.wait(), self.patience)
         self._lines.put(None)
         # A thread that is stuck may go on at any time, and must not write to another's file then.
         if not self._writing:
             self._close()
 
     def _close(self) -> None:
-        if self._file is not None and self._fd is not None:
+        if self.file is not None and self._fd is not None:
             os.close(self._fd)
             self._fd, self._local = None, False
 
     def write_at_once(self, line: bytes) -> bool:
         """Write a line on the loop, if that takes no time. One for which this is False is left to ``write``."""
-        began = self._now()
+        began = self.now()
         if not self._local or self._writing or self._stale or began < self._slow_until:
             return False
-        waits = self._usage().ru_nvcsw if began < self._watched_until else None
+        waits = self.usage().ru_nvcsw if began < self._watched_until else None
         try:
             if began > self._looked + LOOKS:
                 if self._was_renamed():
@@ -157,11 +154,11 @@ class AuditLog:
         except OSError:
             return False
         finally:
-            ended = self._now()
+            ended = self.now()
             if ended - began > SLOW:
                 self._watched_until = ended + RESTS * (ended - began)
                 # On a crowded machine the loop may have lost its processor meanwhile, which says nothing of the disk.
-                if waits is not None and self._usage().ru_nvcsw > waits:
+                if waits is not None and self.usage().ru_nvcsw > waits:
                     self._slow_until = self._watched_until
         return True
 
@@ -173,7 +170,7 @@ class AuditLog:
             thread.start()
             self._thread = thread
         self._writing, self._waiting = self._waiting, []
-        self._timer = loop.call_at(self._since + self._patience, self._give_up)
+        self._timer = loop.call_at(self._since + self.patience, self._give_up)
         self._lines.put((loop, [line for line, _ in self._writing]))
 
     def _give_up(self) -> None:
@@ -233,12 +230,12 @@ class AuditLog:
         self._torn = False
 
     def _require_open(self) -> int:
-        if self._file is None:
+        if self.file is None:
             return 1
         try:
             if self._fd is not None and not self._stale and not self._was_renamed():
                 return self._fd
-            fd, found = _opened(self._file)
+            fd, found = _opened(self.file)
             self._local = stat.S_ISREG(found.st_mode) and is_local(found.st_dev, _MOUNTS)
             self._held = found.st_dev, found.st_ino
         except OSError as error:
@@ -250,9 +247,9 @@ class AuditLog:
         return fd
 
     def _was_renamed(self) -> bool:
-        assert self._file is not None, "standard output is not renamed"
+        assert self.file is not None, "standard output is not renamed"
         try:
-            there = self._file.stat()
+            there = self.file.stat()
         except FileNotFoundError:
             return True
         return (there.st_dev, there.st_ino) != self._held

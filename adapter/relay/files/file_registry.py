@@ -17,7 +17,7 @@ from typing import TypeAlias
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, FileChanged, FileGone, StorageFailed, StorageFull, StoreUnavailable
-from adapter.files.port import FileStore, Measure, OpenFile, StagedFile
+from adapter.files.port import FileStore, OpenFile, StagedFile
 from adapter.relay.background import run_to_completion
 from adapter.relay.files.file_cleanup import FileCleanup
 from adapter.relay.files.file_index import FileIndex, StagedBytes
@@ -27,7 +27,6 @@ from adapter.relay.files.storage_total import RENEWAL, ReplicaLeases, StorageTot
 from adapter.relay.files.upload_batch import FileLimits, UploadBatch, UploadQueue
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
-from adapter.rules.files.filenames import stored_name
 from adapter.state.port import Store
 from adapter.wire.signed_urls import parse_artifact
 
@@ -284,19 +283,11 @@ class FileRegistry(FileTransactions):
         """
         leave = await self._queue.enter(scope.id, bound)
 
-        def record(filename: str, declared_type: str | None, measure: Measure) -> FileRecord:
-            file_id, stored = secrets.token_hex(16), stored_name(filename)
-            place = Place(FileKind.UPLOAD, scope.id, file_id, stored)
-            file = NewFile(server, filename, measure, declared_type, batch=name)
-            return file.record(scope, place, self._clock())
-
         def over() -> None:
             leave()
             self._batches.discard(batch)
 
-        staged = StagedBytes(self.index, scope.id)
-        batch = UploadBatch(self, staged, self._limits, bound=bound, record=record, leave=over)
-        batch.name = name
+        batch = UploadBatch(self, scope, server, self._limits, bound, name, over)
         self._batches.add(batch)
         return batch
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
-from adapter.files.port import ContentSource, Measure, StagedFile
+from adapter.files.port import ContentSource, StagedFile
 from adapter.relay.background import nothing, run_to_completion
 from adapter.relay.files.file_index import StagedBytes
-from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, Spend
-from adapter.rules.files.file_records import FileKind, FileRecord
+from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, NewFile, Spend
+from adapter.rules.access.principals import Scope
+from adapter.rules.files.file_records import FileKind, FileRecord, Place
+from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.quota import Limits
 from adapter.settings.storage import Uploads
 
@@ -131,20 +134,21 @@ class UploadBatch:
     """
 
     transactions: FileTransactions
-    staged: StagedBytes
+    scope: Scope
+    server: str
     limits: FileLimits
-    bound: int | None = field(kw_only=True)
-    record: Callable[[str, str | None, Measure], FileRecord] = field(kw_only=True)
-    leave: Callable[[], None] = field(kw_only=True)
+    bound: int | None
+    name: str | None
+    """That of the offer by which the batch comes, if any."""
+    leave: Callable[[], None]
 
     def __post_init__(self) -> None:
+        self.staged = StagedBytes(self.transactions.index, self.scope.id)
         self._arrived: list[IncomingFile] = []
         self._coming: tuple[str, str | None, StagedFile] | None = None
         self._size = 0
         self._over = False
         self._cut_off = False
-        self.name: str | None = None
-        """That of the offer by which the batch comes, if any."""
         self.announced = self.bound
         """Bytes that will come as far as its sender has said, for which other files of the scope may go; None: unknown.
         """
@@ -251,7 +255,10 @@ class UploadBatch:
         assert self._coming is not None, "a file begins before it ends"
         filename, declared_type, staging = self._coming
         measure = await staging.finish()
-        self._arrived.append(IncomingFile(self.record(filename, declared_type, measure), staging))
+        place = Place(FileKind.UPLOAD, self.scope.id, secrets.token_hex(16), stored_name(filename))
+        file = NewFile(self.server, filename, measure, declared_type, batch=self.name)
+        record = file.record(self.scope, place, self.transactions.index.clock())
+        self._arrived.append(IncomingFile(record, staging))
         self._coming = None
 
     async def keep(self, digests: Sequence[str], spend: Spend | None) -> list[FileRecord]:
