@@ -123,9 +123,14 @@ class ParamHeaders:
 
 def mirrored(schema: object, arguments: object) -> list[tuple[str, str]]:
     """The headers that mirror a call's arguments, as the tool's input schema asks for them."""
+    return mirrors(dict(annotated(schema)), arguments)
+
+
+def mirrors(headers: Headers, arguments: object) -> list[tuple[str, str]]:
+    """Those of these ``headers`` whose arguments a call has, with what they say."""
     return [
         (name, encode_mirror(value))
-        for path, name in annotated(schema)
+        for path, name in headers.items()
         if isinstance(value := value_at(arguments, *path), str | int)
     ]
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from adapter.errors import UpstreamBroken
 from adapter.relay.exchange import JSON, POST_FIELDS, forwardable
-from adapter.relay.param_headers import MOST_PAGES, definition_on
+from adapter.relay.param_headers import MOST_PAGES, definition_on, mirrors
 from adapter.relay.replies import (
     EVENT_STREAM,
     decoded,
@@ -28,7 +28,6 @@ from adapter.upstream.local.port import LocalHead
 from adapter.upstream.port import STREAM, Upstream, UpstreamReply, UpstreamRequest, always
 from adapter.upstream.port import Headers as Fields
 from adapter.wire.envelope import Envelope, dump, parse, value_at
-from adapter.wire.eras import encode_mirror
 from adapter.wire.spans import find
 from adapter.wire.sse import SseReader
 
@@ -138,12 +137,7 @@ class ModernServer:
         headers = self._of_tool.get(tool)
         if not headers:
             return ()
-        arguments = value_at(parse(envelope.body), "params", "arguments")
-        return tuple(
-            (name, encode_mirror(value))
-            for path, name in headers.items()
-            if isinstance(value := value_at(arguments, *path), str | int)
-        )
+        return tuple(mirrors(headers, value_at(parse(envelope.body), "params", "arguments")))
 
     async def _read_lists(self, head: LocalHead, tool: str, members: bytes) -> None:
         """Look for a tool page by page."""

@@ -194,15 +194,15 @@ class MountSessions(StoreListener):
         return await run_beside(self._end(ask, known))
 
     async def _end(self, ask: ClientRequest, known: MountSession) -> ClientResponse:
-        await asyncio.gather(*(self._end_at(ask, known, server) for server in self._servers.values()))
+        async def end_at(server: Server) -> None:
+            with suppress(AdapterError):
+                own = end_of(ask, server, known.id_at(server.id))
+                answer = await self._relay.end(own, min(CLOSE_SECONDS, server.timeouts.request))
+                await answer.close()
+
+        await asyncio.gather(*map(end_at, self._servers.values()))
         await self._sessions.end(known.session, closed=True)
         return ClientResponse(200, [], b"")
-
-    async def _end_at(self, ask: ClientRequest, known: MountSession, server: Server) -> None:
-        with suppress(AdapterError):
-            own = end_of(ask, server, known.id_at(server.id))
-            answer = await self._relay.end(own, min(CLOSE_SECONDS, server.timeouts.request))
-            await answer.close()
 
     # --- at servers -------------------------------------------------------------------------------------------
 
@@ -322,11 +322,10 @@ class MountSessions(StoreListener):
 
     async def tell_all(self, ask: ClientRequest, session: MountSession, message: bytes) -> None:
         """Send a message to every server at which the client has a session; those that fail do not get it."""
-        servers = [each for each in self._servers.values() if await self.is_open(session, each)]
-        await asyncio.gather(*(self._tell_quietly(ask, session, each, message) for each in servers))
 
-    async def _tell_quietly(
-        self, ask: ClientRequest, session: MountSession, server: Server, message: bytes
-    ) -> None:
-        with suppress(AdapterError):
-            await self._tell(beside(ask, server, session.id_at(server.id), message))
+        async def tell(server: Server) -> None:
+            with suppress(AdapterError):
+                await self._tell(beside(ask, server, session.id_at(server.id), message))
+
+        servers = [each for each in self._servers.values() if await self.is_open(session, each)]
+        await asyncio.gather(*map(tell, servers))
