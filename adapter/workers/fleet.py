@@ -291,6 +291,12 @@ def _end_as(work: Callable[[], int]) -> NoReturn:
         os._exit(status)
 
 
+def close_all(sockets: Sequence[socket.socket]) -> None:
+    """Close sockets that are of no use here any more."""
+    for each in sockets:
+        each.close()
+
+
 def news_file(news: object) -> BinaryIO:
     """A file without a name that holds other settings, pickled, or a text that says why there are none."""
     found: BinaryIO

@@ -16,6 +16,12 @@ STEADY_SECONDS = 10.0
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before a worker is started again that has ended twice in a row; each time twice as long."""
 
+MOST_FAILED_STARTS = 3
+"""Workers in a row that may end before they serve, while no other serves; then the supervisor gives up."""
+
+HANDOVER_SECONDS = 60.0
+"""Time that workers get to serve by other settings; one that is later is replaced, as all are then."""
+
 
 def delay_after(failures: int) -> float:
     """Seconds to wait after so many ends in a row; the first costs nothing."""

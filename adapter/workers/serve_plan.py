@@ -64,6 +64,10 @@ def plan_of(read: ReadSettings, *, programs: bool) -> ServePlan:
     )
 
 
+ReadPlan = Callable[[], ServePlan]
+"""Reads a plan; raises PlanRefused."""
+
+
 class PlanRefused(Exception):
     """The settings cannot be used. ``status`` is the exit status of a start that fails for that.
 
@@ -80,9 +84,7 @@ class PlanRefused(Exception):
         return PlanRefused, (self.sentence, self.status, self.obstacles)
 
 
-def begin_reading(
-    read: Callable[[], ServePlan], prepare: Callable[[], None] | None = None
-) -> ForkedRead[ServePlan]:
+def begin_reading(read: ReadPlan, prepare: Callable[[], None] | None = None) -> ForkedRead[ServePlan]:
     """Begin to read the plan in a child process, after ``prepare``. ``read`` may raise PlanRefused."""
     failure = PlanRefused("the process that reads the settings has failed", 1)
     return ForkedRead(read, PlanRefused, failure, prepare)

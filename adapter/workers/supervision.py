@@ -10,8 +10,8 @@ from adapter.edge.http.seats import open_sockets
 from adapter.settings.file.changed import FileWatch
 from adapter.startup.failure import Obstacle, StartFailed
 from adapter.startup.systemd import ServiceNotifier
-from adapter.workers.serve_plan import begin_reading
-from adapter.workers.supervisor import ReadPlan, WorkerSupervisor
+from adapter.workers.serve_plan import ReadPlan, begin_reading
+from adapter.workers.supervisor import WorkerSupervisor
 
 if TYPE_CHECKING:
     # As in the supervisor, which this process is.

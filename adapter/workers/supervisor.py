@@ -21,30 +21,24 @@ from adapter.settings.file.reading import ForkedRead
 from adapter.startup.failure import Obstacle
 from adapter.startup.systemd import ServiceNotifier
 from adapter.state.lock_file import WAIT_SECONDS, StateTaken
-from adapter.workers.fleet import STOP_SECONDS, Fleet, SignalInbox, WorkerProcess, news_file
+from adapter.workers.fleet import STOP_SECONDS, Fleet, SignalInbox, WorkerProcess, close_all, news_file
 from adapter.workers.replacement import (
+    HANDOVER_SECONDS,
     LONGEST_DELAY,
+    MOST_FAILED_STARTS,
     SettingsHandover,
     WorkerReplacement,
     WorkerSlot,
     delay_after,
 )
-from adapter.workers.serve_plan import PlanLocks, PlanRefused, RootTaken, ServePlan, begin_reading
+from adapter.workers.serve_plan import PlanLocks, PlanRefused, ReadPlan, RootTaken, ServePlan, begin_reading
 
 if TYPE_CHECKING:
     # The log is most of what this process has in memory, and seldom has anything to say.
     from structlog.typing import FilteringBoundLogger
 
-MOST_FAILED_STARTS = 3
-"""Workers in a row that may end before they serve, while no other serves; then the supervisor gives up."""
-
 _UNTOLD = Obstacle("no worker can serve", "the log lines of the workers say why", "core.workers")
-HANDOVER_SECONDS = 60.0
-"""Time that workers get to serve by other settings; one that is later is replaced, as all are then."""
-
 _KEPT = "serving with the old settings: the log says why the new ones cannot be used"
-
-ReadPlan = Callable[[], ServePlan]
 
 
 class WorkerSupervisor:
@@ -120,7 +114,7 @@ class WorkerSupervisor:
 
     def _forget_everything(self) -> None:
         self._fleet.forget_all()
-        _close(self._sockets)
+        close_all(self._sockets)
 
     def _patience(self) -> float | None:
         """The seconds until something is due; None: for ever."""
@@ -135,12 +129,10 @@ class WorkerSupervisor:
             times.append(self._look_at)
         if self._stops:
             times = []
-        times += [due for due in (self._fleet.next_deadline, self._sign_due()) if due is not None]
+        # A sign of life is given where one is due.
+        sign_due = self._service.alive(self._now()) if self._begun else None
+        times += [due for due in (self._fleet.next_deadline, sign_due) if due is not None]
         return max(0.0, min(times) - self._now()) if times else None
-
-    def _sign_due(self) -> float | None:
-        """Give a sign of life where one is due. Returns the time of the next one."""
-        return self._service.alive(self._now()) if self._begun else None
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -155,17 +147,15 @@ class WorkerSupervisor:
         if self._handover is not None and self._handover.not_after <= now:
             self._replace_instead(self._handover)
         for number, slot in self._slots.items():
-            if slot.worker is not None or slot.not_before > now or self._is_incoming(number):
+            incoming = None if self._rolling is None else self._rolling.incoming
+            comes = incoming is not None and incoming.number == number
+            if comes or slot.worker is not None or slot.not_before > now:
                 continue
             if not self._begun and len(self._fleet):
                 return
             slot.worker = self._begin(number, self._plan, self._sockets)
             if slot.worker is None:
                 slot.not_before = now + LONGEST_DELAY
-
-    def _is_incoming(self, number: int) -> bool:
-        incoming = self._rolling.incoming if self._rolling is not None else None
-        return incoming is not None and incoming.number == number
 
     def _begin(self, number: int, plan: ServePlan, sockets: Sequence[socket.socket]) -> WorkerProcess | None:
         """Start a worker; None where the system allows no further process now."""
@@ -199,7 +189,7 @@ class WorkerSupervisor:
         self._plan, before = rolling.plan, self._sockets
         self._sockets = rolling.sockets
         if before is not rolling.sockets:
-            _close(before)
+            close_all(before)
         slot = self._slots.setdefault(worker.number, WorkerSlot())
         slot.worker, old = worker, slot.worker
         slot.failures = 0
@@ -254,7 +244,7 @@ class WorkerSupervisor:
             "a new worker could not serve, the others go on", status=status, left=len(rolling.numbers)
         )
         if rolling.sockets is not self._sockets:
-            _close(rolling.sockets)
+            close_all(rolling.sockets)
         self._locks.keep(self._plan)
         self._rolling = None
         self._settled(_KEPT)
@@ -273,9 +263,9 @@ class WorkerSupervisor:
         self._stops += 1
         if self._stops == 1:
             self._service.stopping()
-            _close(self._sockets)
+            close_all(self._sockets)
             if self._rolling is not None and self._rolling.sockets is not self._sockets:
-                _close(self._rolling.sockets)
+                close_all(self._rolling.sockets)
         for worker in self._fleet:
             if self._stops == 1:
                 self._stop(worker)
@@ -417,8 +407,3 @@ class WorkerSupervisor:
         self._locks.keep(self._plan)
         self._log().info("all workers have been replaced", workers=rolling.plan.workers)
         self._settled(f"serving with {rolling.plan.workers} workers")
-
-
-def _close(sockets: Sequence[socket.socket]) -> None:
-    for each in sockets:
-        each.close()
