@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import hmac
 import socket
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
@@ -20,6 +20,12 @@ from mcp.shared.auth import (
     OAuthToken,
 )
 from pydantic import AnyUrl, BaseModel, ValidationError
+
+try:
+    # It is not public. Without it a request that waits for another process's sign-in ends by its own timeout.
+    from mcp.shared._request_clock import waiting_on_a_person
+except ImportError:
+    waiting_on_a_person = contextlib.nullcontext  # type: ignore[assignment]
 
 PATIENCE = 300.0
 """Seconds in which a person signs in."""
@@ -89,6 +95,27 @@ class TerminalSignIn(OAuthClientProvider):
             await self._initialize()
         return context.current_tokens.access_token if context.current_tokens else None
 
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request with the token of now, and again with another one if that is refused."""
+        for renews in (True, False):
+            refused = await self.token()
+            self._add_auth_header(request)
+            response = yield request
+            if not asks_for_sign_in(response.status_code, response.headers.get("WWW-Authenticate", "")):
+                return
+            shown = self._state
+            async with aclosing(self._obtain(request, response, refused, renews=renews)) as steps:
+                with contextlib.suppress(StopAsyncIteration):
+                    asked = await anext(steps)
+                    while True:
+                        asked = await steps.asend((yield asked))
+            if self._state != shown:  # the person is not asked twice
+                break
+        self._add_auth_header(request)
+        yield request
+
     async def answer(
         self, http: httpx2.AsyncClient, status: int, challenge: str, refused: str | None, *, renews: bool
     ) -> None:
@@ -96,21 +123,34 @@ class TerminalSignIn(OAuthClientProvider):
 
         ``renews``: without the person, where that is possible. Raises OAuthFlowError, and what the requests raise.
         """
-        async with self._answering, self._alone():
+        request = httpx2.Request("POST", self.context.server_url)
+        response = httpx2.Response(status, headers={"WWW-Authenticate": challenge}, request=request)
+        async with aclosing(self._obtain(request, response, refused, renews=renews)) as steps:
+            with contextlib.suppress(StopAsyncIteration):
+                asked = await anext(steps)
+                while True:
+                    asked = await steps.asend(await http.send(asked))
+
+    async def _obtain(
+        self, request: httpx2.Request, response: httpx2.Response, refused: str | None, *, renews: bool
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Yield the requests to authorization servers that lead to another token; see ``answer``."""
+        context = self.context
+        async with AsyncExitStack() as alone:
+            with waiting_on_a_person():
+                await alone.enter_async_context(self._answering)
+                await alone.enter_async_context(self._alone())
             self._take_over(refused)
-            if await self.token() != refused:
+            if await self.token() != refused and context.is_token_valid():
                 return
-            context = self.context
-            if renews and status == 401 and context.can_refresh_token():
+            if renews and response.status_code == 401 and context.can_refresh_token():
                 context.token_expiry_time = 1.0
-            request = httpx2.Request("POST", context.server_url)
-            response = httpx2.Response(status, headers={"WWW-Authenticate": challenge}, request=request)
-            flow = self.async_auth_flow(request)
+            flow = super().async_auth_flow(request)
             try:
                 asked = await anext(flow)
                 old = (None, f"Bearer {refused}")
                 while asked is not request or request.headers.get("Authorization") in old:
-                    asked = await flow.asend(response if asked is request else await http.send(asked))
+                    asked = await flow.asend(response if asked is request else (yield asked))
             except StopAsyncIteration:
                 raise OAuthFlowError("the server refuses, and says nothing of a sign-in") from None
             finally:
@@ -193,6 +233,11 @@ class TerminalSignIn(OAuthClientProvider):
         else:
             why = found.get("error_description") or found.get("error")
             self._answer.set_exception(OAuthFlowError(f"the authorization server refuses: {why}"))
+
+
+def asks_for_sign_in(status: int, challenge: str) -> bool:
+    """Tell whether an answer asks for a token, or for one that may do more."""
+    return status == 401 or (status == 403 and "insufficient_scope" in challenge)
 
 
 def _read(kept: bytes) -> _KeptSignIn:

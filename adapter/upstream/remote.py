@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 from adapter.errors import AdapterError, Unauthorized, UpstreamUnreachable
 from adapter.upstream.client_connection import ServerRefused, sign_in_again
-from adapter.upstream.client_sign_in import TerminalSignIn
+from adapter.upstream.client_sign_in import TerminalSignIn, asks_for_sign_in
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.port import Headers, UpstreamReply, UpstreamRequest, challenge_of, header
 
@@ -76,11 +76,7 @@ class RemoteServer:
         return replace(request, headers=[*request.headers, *_PLAIN, *self.fields, *own])
 
     def _asks_for_sign_in(self, reply: UpstreamReply) -> bool:
-        if self.sign_in is None:
-            return False
-        return reply.status == 401 or (
-            reply.status == 403 and "insufficient_scope" in (challenge_of(reply) or "")
-        )
+        return self.sign_in is not None and asks_for_sign_in(reply.status, challenge_of(reply) or "")
 
     async def _sign_in(self, reply: UpstreamReply, token: str | None, attempt: int) -> None:
         assert self.sign_in is not None, "asked before"

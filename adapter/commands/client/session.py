@@ -84,7 +84,10 @@ def _file_of(url: str) -> Path:
 
 @asynccontextmanager
 async def _alone(file: Path) -> AsyncIterator[None]:
-    """Keep other processes out of a sign-in at the same server. Where no lock is to be had, they are not."""
+    """Keep other processes out of a sign-in at the same server. Where no lock is to be had, they are not.
+
+    Raises ServerRefused where another one takes too long.
+    """
     async with AsyncExitStack() as leaving:
         with contextlib.suppress(OSError):
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -97,6 +100,9 @@ async def _alone(file: Path) -> AsyncIterator[None]:
                     break
                 except BlockingIOError:
                     await asyncio.sleep(_LOCK_PAUSE)
+            else:
+                # Both would use one refresh token, which ends the sign-in where these are used once.
+                raise ServerRefused("Another command is still signing in at this server: try again.")
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -21,7 +22,7 @@ async def test_a_person_signs_in_once(
         assert (done.returncode, done.stdout) == (0, "tool_t1\n"), done.stderr
     assert len((tmp_path / "asked").read_text().splitlines()) == 1
     assert [form.get("code") for form in tokens.forms] == [None, "c1"]
-    (file,) = (tmp_path / ".local/share/mcp-adapter/sign-ins").iterdir()
+    (file,) = (tmp_path / ".local/share/mcp-adapter/sign-ins").glob("*.json")
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     kept = json.loads(file.read_text())
     assert (kept["url"], kept["tokens"]["access_token"]) == (protected.url, "t1")
@@ -35,7 +36,7 @@ async def test_a_sign_in_is_renewed(
     first = {"access_token": "t1", "token_type": "Bearer", "expires_in": 3600, "refresh_token": "r1"}
     tokens.answers.append((200, first))
     assert (await run(tmp_path, "tools", protected.url, BROWSER=approving(tmp_path))).returncode == 0
-    (file,) = (tmp_path / ".local/share/mcp-adapter/sign-ins").iterdir()
+    (file,) = (tmp_path / ".local/share/mcp-adapter/sign-ins").glob("*.json")
     file.write_text(json.dumps(json.loads(file.read_text()) | {"expires": 1}))
     protected.accept("t9")
     tokens.answers.append((200, {"access_token": "t9", "token_type": "Bearer", "expires_in": 3600}))
@@ -43,6 +44,25 @@ async def test_a_sign_in_is_renewed(
     assert (done.returncode, done.stdout) == (0, "tool_t9\n"), done.stderr
     assert (tokens.forms[-1]["grant_type"], tokens.forms[-1]["refresh_token"]) == ("refresh_token", "r1")
     assert json.loads(file.read_text())["tokens"]["refresh_token"] == "r1"
+
+
+async def test_commands_at_once_sign_in_and_renew_once(
+    tmp_path: Path, protected: ProtectedUpstream, tokens: TokenServer
+) -> None:
+    """The others use what the first one obtains: a refresh token that is used twice may end the sign-in."""
+    opens = approving(tmp_path)
+    register(tokens)
+    granted = {"access_token": "t1", "token_type": "Bearer", "expires_in": 3600, "refresh_token": "r1"}
+    for token, refresh in (("t1", "r1"), ("t9", "r2")):
+        protected.accept(token)
+        tokens.answers.append((200, granted | {"access_token": token, "refresh_token": refresh}))
+        done = await asyncio.gather(*(run(tmp_path, "tools", protected.url, BROWSER=opens) for _ in range(3)))
+        assert [each.stdout for each in done] == 3 * [f"tool_{token}\n"], [each.stderr for each in done]
+    assert len((tmp_path / "asked").read_text().splitlines()) == 1
+    assert [form.get("refresh_token") for form in tokens.forms] == [None, None, "r1"]
+    (file,) = (tmp_path / ".local/share/mcp-adapter/sign-ins").glob("*.json")
+    assert json.loads(file.read_text())["tokens"]["refresh_token"] == "r2"
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 async def test_who_does_not_agree_is_told(
@@ -57,7 +77,7 @@ async def test_who_does_not_agree_is_told(
         f"Signing in for {protected.url} failed: the authorization server refuses: no\\u001b[2J."
         in done.stderr
     )
-    assert "Traceback" not in done.stderr and not (tmp_path / ".local").exists()
+    assert "Traceback" not in done.stderr and not [*tmp_path.rglob("*.json")]
 
 
 async def test_a_file_of_somebody_else_is_no_sign_in(
@@ -70,5 +90,5 @@ async def test_a_file_of_somebody_else_is_no_sign_in(
         done = await run(tmp_path, "tools", protected.url, BROWSER=opens)
         assert done.returncode == 0, done.stderr
         protected.accept(f"t{len(tokens.issued) + 1}")
-        (file,) = (tmp_path / ".local/share/mcp-adapter/sign-ins").iterdir()
+        (file,) = (tmp_path / ".local/share/mcp-adapter/sign-ins").glob("*.json")
         file.write_text('{"tokens": 5}')
