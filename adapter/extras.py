@@ -70,6 +70,12 @@ def own_command() -> list[str]:
     return [str(script)] if script.exists() else [sys.executable, "-m", "adapter"]
 
 
+def typed_command() -> str:
+    """The words with which a person starts this copy from a shell; uvx and ``pipx run`` put none on the PATH."""
+    line = _by_tool(Path(sys.prefix), _installed_as()[1]) or ""
+    return line.removesuffix(" …") if line.endswith("…") else "mcp-adapter"
+
+
 def overlap() -> str | None:
     """The sentence about other packages with files in the folder of this one, None if there are none.
 

@@ -58,11 +58,14 @@ def test_the_line_is_that_of_the_installer(mark: str, tmp_path: Path) -> None:
     program = (
         f"import sys; sys.path[:0] = [{str(info.parent)!r}, {str(ROOT)!r}]; sys.prefix = {str(prefix)!r}\n"
         "sys.modules['mcp'] = None\n"
-        "from adapter.extras import install_line; print(install_line('client'))"
+        "from adapter.extras import install_line, typed_command; print(install_line('client')); print(typed_command())"
     )
     done = subprocess.run([sys.executable, "-Sc", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith(LINES[mark]), done.stdout + done.stderr
-    assert "[client" in done.stdout
+    line, typed = done.stdout.splitlines()
+    assert "[client" in line and "[client" not in typed
+    # Only what stays installed is on the PATH.
+    assert typed.startswith(LINES[mark].partition("'")[0] if line.endswith("…") else "mcp-adapter"), typed
 
 
 def test_an_environment_of_sources_is_linked_again() -> None:

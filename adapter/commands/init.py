@@ -14,6 +14,7 @@ import yaml
 
 from adapter.commands.command_parser import failed
 from adapter.commands.file_writing import refusal_to_write
+from adapter.extras import typed_command
 from adapter.rules.clients.json_text import without_comments
 from adapter.settings.file.host_servers import ConvertedServers, host_servers
 from adapter.settings.json_schema import schema_text
@@ -91,8 +92,9 @@ def run(options: argparse.Namespace) -> int:
     print(f"{options.file} is written.")
     _tell(converted, sys.stdout)
     named = "" if options.file == Path("config.yaml") else f" --config {options.file}"
+    own = typed_command()
     first = "write your server into it, then " if converted is None else ""
-    print(f"Next: {first}mcp-adapter check{named}, and mcp-adapter serve{named}")
+    print(f"Next: {first}{own} check{named}, and {own} serve{named}")
     return WRITTEN
 
 

@@ -25,7 +25,7 @@ from adapter.commands.file_writing import refusal_to_write
 from adapter.commands.wrap.report import FoundServer, FoundTools, address_of, report
 from adapter.commands.wrap.wrapped_settings import WrappedServer, WrappedServers, named_arguments, with_all
 from adapter.errors import AdapterError
-from adapter.extras import missing_extras
+from adapter.extras import missing_extras, typed_command
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.rules.files.file_arguments import FileArgument, propose
 from adapter.rules.text.unicode import shown
@@ -47,7 +47,8 @@ def run(wrapped: WrappedServers, options: argparse.Namespace) -> int:
     can be started or served. Raises SettingsError.
     """
     settings = wrapped.settings()
-    folders = (wrapped.root / "state", wrapped.root, *wrapped.root.parents)
+    state = settings.state_path.parent
+    folders = dict.fromkeys((state, wrapped.root, *state.parents, *wrapped.root.parents))
     made = [folder for folder in folders if not folder.exists()]
     problem = _hindrance(settings, options)
     _remove_empty(made)
@@ -69,9 +70,9 @@ def run(wrapped: WrappedServers, options: argparse.Namespace) -> int:
             settings = introduction.tell(found)
         return serve(settings, cautions(settings), introduction.of_app if found is None else None)
     except ServerRefused as refused:
-        if wrapped.root in made:
+        for folder in {state, wrapped.root}.intersection(made):
             # Made for servers that have answered nobody.
-            shutil.rmtree(wrapped.root, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
         _remove_empty(made)
         return failed(str(refused))
     except _NotSaved as failure:
@@ -265,6 +266,6 @@ def _save(
     refusal = refusal_to_write(options.save, text.encode(), force=options.force)
     if refusal is not None:
         raise _NotSaved(refusal)
-    print(f"\n{options.save} is written; mcp-adapter serve --config {options.save} starts the same.")
+    print(f"\n{options.save} is written; {typed_command()} serve --config {options.save} starts the same.")
     for variable, place in variables.items():
         print(f"  Set {variable} before: a secret ({place}) was left out of the file.")

@@ -108,7 +108,7 @@ def _is_url(word: str) -> bool:
 
 
 def _wrapped(arguments: argparse.Namespace, parts: Sequence[Sequence[str]]) -> Any:
-    from adapter.commands.wrap.wrapped_settings import WrappedServer, WrappedServers
+    from adapter.commands.wrap.wrapped_settings import WrappedServer, WrappedServers, home_of
 
     parser, urls = arguments.parser, [_is_url(part[0]) for part in parts]
     _check_flags(arguments, urls)
@@ -124,7 +124,7 @@ def _wrapped(arguments: argparse.Namespace, parts: Sequence[Sequence[str]]) -> A
         for name, part, is_url in zip(names, parts, urls, strict=True)
     ]
     id_ = merged or names[0]
-    root = arguments.root or Path("data") / id_
+    root = arguments.root or home_of(id_)
     return WrappedServers(id_, root, _port(arguments.port), servers, arguments.one_session)
 
 

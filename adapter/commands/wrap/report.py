@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from adapter.commands.progress_bar import count_of
 from adapter.commands.wrap.wrapped_settings import WrappedServers
+from adapter.extras import typed_command
 from adapter.rules.clients.client_file import entry_text
 from adapter.rules.clients.mcp_clients import CLIENTS, ServerAddress
 from adapter.rules.files.file_arguments import FileArgument
@@ -67,11 +68,11 @@ def report(wrapped: WrappedServers, port: int, found: Sequence[FoundServer], fil
     lines += [
         f"Files are kept in {wrapped.root}",
         "",
-        *_files(files, wrapped.id),
+        *_files(files, wrapped),
         "Tell a client of it:",
         "",
-        f"  mcp-adapter install claude-code --url {address.url}",
-        f"  mcp-adapter install cursor --url {address.url}",
+        f"  {typed_command()} install claude-code --url {address.url}",
+        f"  {typed_command()} install cursor --url {address.url}",
         f"  claude mcp add --transport http {address.name} {address.url}",
         "",
         "or with JSON (VS Code calls the outer key servers):",
@@ -92,7 +93,7 @@ def _described(found: FoundServer, url: str) -> Iterator[str]:
         return
     if not found.protocol:
         yield "Its tools are listed when somebody has signed in. Any first call is answered with the link, such as"
-        yield f"  mcp-adapter tools {url}"
+        yield f"  {typed_command()} tools {url}"
         return
     count = len(found.tools)
     name = shown(f"{found.name} {found.version}".rstrip(), _LONGEST)
@@ -110,13 +111,14 @@ def _described(found: FoundServer, url: str) -> Iterator[str]:
         )
 
 
-def _files(files: FoundTools, id_: str) -> Iterator[str]:
+def _files(files: FoundTools, wrapped: WrappedServers) -> Iterator[str]:
     applied = {(each.tool, each.argument, each.direction) for each in files.applied}
     if files.applied:
         yield "Handled as files:"
         yield from (f"  {_argument(each)}" for each in files.applied)
         if any(each.direction == "consume" for each in files.applied):
-            yield f"  The tool {id_}_get_upload_url tells a client where to upload; or: mcp-adapter upload FILE --url …"
+            yield f"  The tool {wrapped.id}_get_upload_url tells a client where to upload; or:"
+            yield f"  {typed_command()} upload FILE --url …"
         if any(each.edits for each in files.applied):
             yield "  A tool that may change a file works on a copy; a changed copy comes back as a new file."
         if any(each.direction == "produce" for each in files.applied):
@@ -129,6 +131,10 @@ def _files(files: FoundTools, id_: str) -> Iterator[str]:
             yield f"  {_flag(each)}"
             yield f"      {_argument(each)}: {each.reason}"
         yield "--auto does that for all (one of each kind for each tool)."
+        yield ""
+    if (files.applied or left) and (root := wrapped.root_below_program) is not None:
+        below = shown(str(root.parent), _LONGEST)
+        yield f"If the program opens files only below {below}, add --root {shlex.quote(str(root))}"
         yield ""
 
 

@@ -72,7 +72,8 @@ class WrappedServer(NamedTuple):
 class WrappedServers(NamedTuple):
     """The servers of one command, at an address that ends in ``id``: that of the only server, or of a merged mount.
 
-    Their files are kept in ``root``. ``one_session``: all clients share one at each server.
+    Their files are kept in ``root``, and the state beside it where that is not the usual folder: it may be one that a
+    tool reads. ``one_session``: all clients share one at each server.
     """
 
     id: str
@@ -85,6 +86,16 @@ class WrappedServers(NamedTuple):
     def oauth(self) -> bool:
         """Tell whether people sign in at a server."""
         return any(each.oauth for each in self.servers)
+
+    @property
+    def root_below_program(self) -> Path | None:
+        """A place for the files below a folder that the only program is given, None where they are or need none."""
+        for word in self.servers[0].command[1:]:
+            if ("/" in word or word == ".") and (folder := Path(word)).is_dir():
+                return (
+                    None if self.root.resolve().is_relative_to(folder.resolve()) else folder / "mcp-adapter"
+                )
+        return None
 
     def settings(self, file_arguments: Sequence[FileArgument] = ()) -> Settings:
         """The settings with which the servers are served; the arguments are those of the only one.
@@ -125,7 +136,15 @@ class WrappedServers(NamedTuple):
     def _of_all(self) -> dict[str, Any]:
         """The sections that concern all servers."""
         mounts = {"mounts": [{"id": self.id, "servers": ["*"]}]} if len(self.servers) > 1 else {}
-        return {**mounts, **({"sessions": {"upstream": "principal"}} if self.one_session else {})}
+        sessions = {"sessions": {"upstream": "principal"}} if self.one_session else {}
+        home = home_of(self.id)
+        apart = {"disk": {"local_path": str(home / "state" / "adapter.sqlite3")}}
+        return {**mounts, **sessions, **({} if self.root == home else {"state_persistence": apart})}
+
+
+def home_of(id_: str) -> Path:
+    """The folder for files and state where the command line names none."""
+    return Path("data") / id_
 
 
 def _base(port: int) -> str:

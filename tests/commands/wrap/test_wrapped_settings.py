@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from adapter.commands.wrap.report import FoundServer, FoundTools, report
 from adapter.commands.wrap.wrapped_settings import (
     HOST_VARIABLE,
     WrappedServer,
@@ -118,6 +119,19 @@ def test_a_saved_file_says_what_is_served_and_no_secret(tmp_path: Path) -> None:
     assert served.sessions.upstream == "principal"
     assert (loaded.core.port, loaded.core.allow_artifacts_download) == (9000, True)
     assert loaded.storage.root == served.storage.root
+
+
+def test_files_lie_below_the_folder_of_a_program(tmp_path: Path) -> None:
+    """The report names such a place; the state stays outside of it, where no tool reads it."""
+    program = WrappedServer("a", command=["run", "--fast", str(tmp_path)])
+    home = Path("data") / "a"
+    found, files = [FoundServer("a", "1", "2025-11-25", TOOLS)], FoundTools(propose(TOOLS), ())
+    wrapped = WrappedServers("a", home, 9000, [program])
+    assert f"add --root {tmp_path}/mcp-adapter\n" in report(wrapped, 9000, found, files)
+    assert wrapped.settings().state_path == home / "state" / "adapter.sqlite3"
+    below = wrapped._replace(root=tmp_path / "mcp-adapter")
+    assert "add --root" not in report(below, 9000, found, files)
+    assert below.settings().state_path == home / "state" / "adapter.sqlite3"
 
 
 def test_people_sign_in_at_a_url(tmp_path: Path) -> None:
