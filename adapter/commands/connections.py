@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from adapter import log
@@ -147,11 +147,17 @@ async def _session(settings: Settings, entry: ServerSettings, names: dict[str, l
             if any(entry in settings.members_of(mount) for mount in settings.mounts):
                 names[entry.id] = [tool.name for tool in await tools_of(settings, entry, session) or ()]
                 stays += "".join(f"; {each}" for each in _shortened(settings, entry, names[entry.id]))
-            return f"answers in {{took}}, era {session.era.value if session.era is not None else 'unknown'}{stays}"
+            return f"answers in {{took}}, {spoken(era.value for era in session.eras)}{stays}"
     except TimeoutError:
         raise ValueError(
             f"did not answer within core.upstream_request_timeout_seconds ({patience:g})"
         ) from None
+
+
+def spoken(eras: Iterable[str]) -> str:
+    """The eras of a server, for people."""
+    found = sorted(eras)
+    return f"{'eras' if len(found) > 1 else 'era'} {' and '.join(found) or 'unknown'}"
 
 
 async def _handles_only(settings: Settings, entry: ServerSettings, session: OwnSession) -> AsyncIterator[str]:

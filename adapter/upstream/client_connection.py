@@ -80,6 +80,11 @@ class McpServer:
                 break
         return found
 
+    async def notes_on_tools(self) -> dict[str, Any]:
+        """Return the ``_meta`` of the list of tools, as it is now."""
+        notes: dict[str, Any] = _json(await _answered(self.client.list_tools())).get("_meta") or {}
+        return notes
+
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a call as JSON has it."""
         result = await _answered(self.client.call_tool(tool, arguments))

@@ -13,7 +13,7 @@ import pytest
 from adapter.state.lock_file import StateLock
 from tests.commands.running import mcp_adapter
 from tests.e2e.filing import ADAPTERS
-from tests.e2e.processes import Server, adapter
+from tests.e2e.processes import Adapter, Server, adapter
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -170,3 +170,34 @@ async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert found.says(
         "server program: upstream.command: 'no-such-program -y x' was not found on PATH: write"
     ), found
+
+
+async def test_the_eras_of_servers_and_what_mounts_miss_are_told(tmp_path: Path) -> None:
+    """As the servers speak, not the adapter before them; one that is killed is wrong from its first line."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    async with (
+        Server("tests.e2e.eras_server", tmp_path / "old", ("legacy",)) as old,
+        Server("tests.e2e.eras_server", tmp_path / "new", ("both",)) as new,
+    ):
+        servers = [
+            {"id": name, "mount_path": f"/{name}", "upstream": {"url": each.url}}
+            for name, each in (("old", old), ("new", new))
+        ]
+        given = {"storage": {"root": str(tmp_path / "data")}, "servers": servers}
+        async with Adapter(tmp_path, {**given, "mounts": [{"id": "all", "servers": ["*"]}]}) as front:
+            port = ("--port", str(front.port))
+            found = await doctor(tmp_path / "adapter.json", *port)
+            assert found.status == 0, found
+            lines = {line.split(": ")[0].split()[-1]: line for line in found.lines if ", offers " in line}
+            assert ", era legacy; through the adapter MCP 2026-07-28 (without sessions)" in lines["old"]
+            assert ", eras legacy and modern; through the adapter MCP 2026-07-28" in lines["new"]
+            (told,) = (line for line in found.lines if "mount all" in line)
+            assert told.startswith("ok       mount all: /mcp/all answers, ") and told.endswith(" tools")
+            connected = mcp_adapter(Path(), "check", "--config", tmp_path / "adapter.json", "--connect")
+            assert ", era legacy" in connected.stdout and ", eras legacy and modern" in connected.stdout
+            await old.kill()
+            found = await doctor(tmp_path / "adapter.json", *port)
+            assert [line[:7] for line in found.lines if "server old" in line] == ["WRONG  "]
+            (told,) = (line for line in found.lines if "mount all" in line)
+            assert told.startswith("warning  mount all: /mcp/all answers, ") and "; missing: old: The" in told

@@ -18,7 +18,15 @@ from adapter.commands.check import checked_settings
 from adapter.commands.command_parser import local_address, servers_named
 from adapter.commands.connections import reach_state
 from adapter.commands.doctor import Finding, machine, right, warning, wrong
-from adapter.commands.doctor.servers import AdapterAddress, RoundTrip, clock_of, look_at, public_url, travel
+from adapter.commands.doctor.servers import (
+    AdapterAddress,
+    RoundTrip,
+    clock_of,
+    look_at,
+    look_at_mount,
+    public_url,
+    travel,
+)
 from adapter.commands.progress_bar import count_of
 from adapter.commands.upload import authorization
 from adapter.errors import AdapterError
@@ -124,6 +132,9 @@ async def _of_servers(
                     trip = RoundTrip(server, options.tool, options.arguments, options.file)
                     async for finding in travel(trip, adapter):
                         yield finding
+            if options.server is None:
+                for mount in settings.mounts:
+                    yield await look_at_mount(mount, adapter)
     except (AdapterError, OSError, StateTaken) as failure:
         yield wrong("adapter", f"it does not start: {failure}", "Correct what is wrong above first.")
 

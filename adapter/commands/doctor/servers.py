@@ -4,18 +4,22 @@ handed to the tool, and what the tool wrote downloaded again.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from adapter.commands.connections import spoken
 from adapter.commands.doctor import Finding, right, warning, wrong
 from adapter.commands.progress_bar import count_of, size
 from adapter.commands.upload import HELPER
+from adapter.rules.mounts.lists import MISSING
+from adapter.settings.mounts import MountSettings
 from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.server import ServerSettings
 from adapter.upstream.client_connection import McpServer, ServerRefused, TokenRefused, connected
@@ -23,6 +27,9 @@ from adapter.upstream.transfers import TransferFailed, download, head_of, json_o
 
 SLOW = 1.0
 """Seconds for a list of tools from which a server is called slow."""
+
+LOOKS, PAUSE = 20, 0.1
+"""Times that the eras of a server are asked for, and the seconds between them."""
 
 _HIDDEN = "failed"
 """The word in /healthz for an error that only operators are told."""
@@ -52,10 +59,11 @@ async def look_at(
     subject = f"server {server.id}"
     try:
         async with connected(adapter.of(server), adapter.headers) as connection:
-            yield right(subject, _greeting(connection))
             began = time.monotonic()
+            # First: the adapter greets clients of a server that it knows, also while that is away.
             names = {tool["name"] for tool in await connection.tools()}
             took = time.monotonic() - began
+            yield right(subject, _greeting(connection, await _eras_of(server, adapter)))
     except ServerRefused as refused:
         if _asks_oauth(server, refused, public):
             advice = (
@@ -84,24 +92,57 @@ async def _why_not_started(server: ServerSettings, adapter: AdapterAddress) -> s
     """What the adapter tells operators of a program that does not start, None where it tells nothing."""
     if server.upstream.kind.needs != "command":
         return None
-    try:
-        health = await json_of(f"{adapter.base}/healthz", adapter.headers)
-        (error,) = [
-            each["ping"]["last_error"] for each in health["servers"] if each["server_id"] == server.id
-        ]
-    except (TransferFailed, ValueError, LookupError, TypeError):
-        return None
+    error = (await _health_of(server, adapter)).get("ping", {}).get("last_error")
     return None if error in (None, _HIDDEN) else str(error)
 
 
-def _greeting(connection: McpServer) -> str:
+async def _health_of(server: ServerSettings, adapter: AdapterAddress) -> Mapping[str, Any]:
+    """What the adapter tells of the health of a server, empty where it tells nothing."""
+    try:
+        health = await json_of(f"{adapter.base}/healthz", adapter.headers)
+        (found,) = [each for each in health["servers"] if each["server_id"] == server.id]
+    except (TransferFailed, ValueError, LookupError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+async def _eras_of(server: ServerSettings, adapter: AdapterAddress) -> Sequence[str]:
+    """The eras that the server itself speaks, empty where that is not told: an adapter that has just begun looks for
+    them with its first ping.
+    """
+    for _ in range(LOOKS):
+        eras: Sequence[str] | None = (await _health_of(server, adapter)).get("eras")
+        if eras or eras is None:
+            break
+        await asyncio.sleep(PAUSE)
+    return eras or ()
+
+
+async def look_at_mount(mount: MountSettings, adapter: AdapterAddress) -> Finding:
+    """Connect to a merged mount as a client does, and list its tools."""
+    subject = f"mount {mount.id}"
+    try:
+        async with connected(f"{adapter.base}{mount.path}", adapter.headers) as connection:
+            listed = f"{mount.path} answers, {count_of(len(await connection.tools()), 'tool')}"
+            missing = (await connection.notes_on_tools()).get(MISSING) or {}
+    except ServerRefused as refused:
+        return wrong(subject, str(refused), "See `mounts` in /healthz.")
+    if not missing:
+        return right(subject, listed)
+    whys = "; ".join(f"{server}: {why}" for server, why in missing.items())
+    return warning(subject, f"{listed}; missing: {whys}", "It shows their last lists, where there are any.")
+
+
+def _greeting(connection: McpServer, eras: Sequence[str]) -> str:
     client = connection.client
-    who = (
-        f"{client.server_info.name} {client.server_info.version}" if client.server_info else "without a name"
-    )
+    who = "without a name"
+    if client.server_info:
+        who = f"{client.server_info.name} {client.server_info.version}".strip()
+    if eras:
+        who += f", {spoken(eras)}; through the adapter"
     offers = sorted(client.server_capabilities.model_dump(exclude_none=True)) or ["nothing"]
     era = "with sessions" if connection.has_sessions else "without sessions"
-    return f"{who}, MCP {client.protocol_version} ({era}), offers {', '.join(offers)}"
+    return f"{who}{'' if eras else ','} MCP {client.protocol_version} ({era}), offers {', '.join(offers)}"
 
 
 def _missing(server: ServerSettings, subject: str, names: set[str]) -> list[Finding]:

@@ -78,6 +78,11 @@ class OwnSession:
         return self.era is Era.MODERN or self._version is not None
 
     @property
+    def eras(self) -> frozenset[Era]:
+        """The eras that the upstream is known to speak, that of this session among them."""
+        return self._server.eras | (frozenset() if self.era is None else {self.era})
+
+    @property
     def version(self) -> str:
         """The revision of MCP that is spoken in the open session."""
         return self._version or MODERN_VERSION
