@@ -144,7 +144,8 @@ class Spans:
         request_id: str | int | float | None = None,
     ) -> RecordedSpan:
         """See Tracer. Of W3C Trace Context ``traceparent`` is read and nothing else."""
-        context, links = Context(), list[trace.Link]()
+        context = Context()
+        links: list[trace.Link] = []
         for text in dict.fromkeys(traceparents):
             if isinstance(text, str) and len(text) <= _LONGEST_TRACEPARENT:
                 found = _PROPAGATOR.extract({"traceparent": text})

@@ -178,8 +178,8 @@ class ObservedRelay:
             and recorded is None
             and type(body) is bytes
             and type(now) is Envelope
-            and MAY_FAIL(body) is None
-            and ESCAPED(body) is None
+            # The record has told it already.
+            and (answer.outcome is OK or (MAY_FAIL(body) is None and ESCAPED(body) is None))
             and answer.status < 400
             and now.method not in LOOKED_AT
         ):

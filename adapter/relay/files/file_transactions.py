@@ -220,10 +220,10 @@ class FileTransactions:
         except AdapterError as error:
             self.log.warning("a file could not be removed; the sweep will try again", why=str(error))
 
-    async def _victims(self, arrivals: Sequence[IncomingFile], staged: StagedBytes) -> list[FileRecord]:
+    def _victims(self, arrivals: Sequence[IncomingFile], staged: StagedBytes) -> Awaitable[list[FileRecord]]:
         first = arrivals[0].record
         new = [arrival.record.content.size for arrival in arrivals]
-        return await self._room_for(first.scope, first.kind, new, staged.size)
+        return self._room_for(first.scope, first.kind, new, staged.size)
 
     async def _room_for(
         self, scope_id: str, kind: FileKind, new: Sequence[int], staged: int

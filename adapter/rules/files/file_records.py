@@ -65,23 +65,19 @@ class FileRecord:
     created: float
     exposed: bool = True
     batch: str | None = None
+    # What place says is read two dozen times for a file that comes.
+    kind: FileKind = field(init=False, repr=False, compare=False)
+    scope: str = field(init=False, repr=False, compare=False)
+    """The public id of the scope that owns the file."""
+    id: str = field(init=False, repr=False, compare=False)
     key: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "key", record_key(self.scope, self.kind, self.id))
-
-    @property
-    def kind(self) -> FileKind:
-        return self.place.kind
-
-    @property
-    def scope(self) -> str:
-        """The public id of the scope that owns the file."""
-        return self.place.scope
-
-    @property
-    def id(self) -> str:
-        return self.place.id
+        kind, scope, file_id, _ = self.place
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "scope", scope)
+        object.__setattr__(self, "id", file_id)
+        object.__setattr__(self, "key", record_key(scope, kind, file_id))
 
 
 def record_key(scope: str, kind: FileKind, file_id: str) -> str:

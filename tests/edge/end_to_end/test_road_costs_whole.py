@@ -25,12 +25,12 @@ COSTS = {
     "piped": 192,
     "guarded list": 284,
     "guarded call": 192,
-    "consumer": 363,
+    "consumer": 351,
     "staged": 326,
-    "producer": 630,
+    "producer": 582,
     "hosted": 222,
-    "upload": 420,
-    "download": 161,
+    "upload": 386,
+    "download": 156,
 }
 """Python calls of one exchange, the least of ROUNDS. Whoever raises one says in the same commit why."""
 
