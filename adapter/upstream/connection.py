@@ -51,16 +51,17 @@ class Connection(asyncio.Protocol):
     """Carries one exchange at a time.
 
     ``released(self)`` is called when it can serve the next exchange, ``lost(self)`` once when it is gone. ``keeps`` is
-    for how many seconds without an exchange the peer keeps the connection. The pool notes what the exchange counts
+    for how many seconds without an exchange the peer keeps the connection. ``known`` are the answers that came on all
+    connections to the same upstream. The pool notes what the exchange counts
     against (``places``), and the loop's time at which it began (``taken_at``) and from which the connection is not to
     be used again (``stale_at``).
     """
 
     __slots__ = (
-        "_answer", "_barren", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_keep_alive", "_known",
-        "_lines", "_lines_read", "_lost", "_packs_events", "_parser", "_paused", "_readable", "_released", "_surplus",
-        "_tells_events", "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused", "stale_at",
-        "taken_at",
+        "_answer", "_barren", "_close_delimited", "_fed", "_fields", "_headed", "_keep", "_keep_alive", "_kind",
+        "_known", "_lines", "_lines_read", "_lost", "_packs_events", "_parser", "_paused", "_readable", "_released",
+        "_surplus", "_tells_events", "_transport", "gone", "keeps", "loop", "places", "read_timer", "reused",
+        "stale_at", "taken_at",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +69,7 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         released: Callable[[Connection], None],
         lost: Callable[[Connection], None],
+        known: KnownAnswers | None = None,
     ) -> None:
         self.loop = loop
         self.gone = False
@@ -87,7 +89,8 @@ class Connection(asyncio.Protocol):
         self._lines_read = self._lines
         """The fields that ``_fields`` was read from, as they came."""
         self._keep_alive = b""
-        self._known = KnownAnswers()
+        self._known = known or KnownAnswers()
+        self._kind = self._known.last
         self._fed = self._barren = 0
         self._headed = self._keep = self._surplus = self._paused = False
         self._close_delimited = True
@@ -205,7 +208,7 @@ class Connection(asyncio.Protocol):
             return
         if self._answer is None:
             whole = self._fed == len(data) and self._keep and not self._surplus and not self._close_delimited
-            self._known.last.learn(self._fields, data if whole else None)
+            self._kind.learn(self._fields, data if whole else None)
             self._settle()
         elif not self._headed:
             if self._fed > HEAD_LIMIT:
@@ -227,7 +230,7 @@ class Connection(asyncio.Protocol):
     def _answer_again(self, answer: HttpReply, content: bytes) -> None:
         """Take an answer in one piece whose head says what an earlier one said."""
         self._fed = len(content) or 1
-        self._headed = True
+        self._headed = self._keep = True
         known = self._known.last
         known.shared = known.shared.with_length(len(content))
         if known.keep_alive is not None and known.keep_alive != self._keep_alive:
@@ -279,7 +282,7 @@ class Connection(asyncio.Protocol):
         if self._lines != self._lines_read:
             self._read_fields()
         answer.headers = self._known.take(status, self._fields)
-        answer.status = status
+        answer.status, self._kind = status, self._known.last
 
     def _read_fields(self) -> None:
         """Read the fields that have come, where the head before had others."""

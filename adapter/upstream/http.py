@@ -20,6 +20,7 @@ from urllib.parse import quote, urlsplit
 from adapter.errors import BadRequest, UpstreamUnanswered, UpstreamUnreachable
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.connection import Connection, NoAnswerError, NotSentError
+from adapter.upstream.known_answers import KnownAnswers
 from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.pool import LONG_CALL, Pool, closed
 from adapter.upstream.port import CALL, STREAM, ConnectionUse, UpstreamReply, UpstreamRequest, unreachable
@@ -192,6 +193,7 @@ class HttpUpstream:
             PINGS, patience=connect_timeout, noun="pings", setting=setting
         )
         self._streams = ExchangeLimit[Connection](max_streams, patience=0.0, noun="streams", setting=setting)
+        self._known = KnownAnswers()
         self._pool = Pool(self._connect, idle_ttl=idle_ttl, streams=self._streams, long_call=long_call)
 
     def __repr__(self) -> str:
@@ -263,7 +265,7 @@ class HttpUpstream:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 transport, connection = await _create_connection(
-                    loop, lambda: Connection(loop, released, lost), self._endpoint, self._tls
+                    loop, lambda: Connection(loop, released, lost, self._known), self._endpoint, self._tls
                 )
         except TimeoutError as error:
             failure = unreachable(f"it accepted no connection within {self._connect_timeout:g} s")

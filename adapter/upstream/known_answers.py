@@ -1,11 +1,11 @@
-"""The heads of answers that came before on a connection: fields that later answers share, and bytes to know them by."""
+"""Heads of answers that came before from an upstream: fields that later answers share, and bytes to know them by."""
 
 from __future__ import annotations
 
 from adapter.rules.access.headers import Field, SharedFields
 from adapter.wire.repeated_head import BODILESS, LONGEST, RepeatedHead, repeated_head
 
-KINDS = 4
+KINDS = 8
 """Kinds of heads that are remembered: a session has one at its beginning, for its notification, its calls, its end."""
 
 
@@ -59,7 +59,7 @@ class KnownAnswer:
 
 
 class KnownAnswers:
-    """The last heads of one connection, by their kinds; ``last`` is the one that came last."""
+    """The last heads of all connections to an upstream, by their kinds; ``last`` is the one that came last."""
 
     __slots__ = ("_kinds", "last")
 

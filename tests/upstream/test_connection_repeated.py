@@ -10,7 +10,7 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from adapter.upstream.connection import Connection
-from adapter.upstream.known_answers import KINDS
+from adapter.upstream.known_answers import KINDS, KnownAnswers
 from adapter.upstream.port import UpstreamReply
 
 
@@ -75,6 +75,10 @@ async def read_out(reply: UpstreamReply) -> Read:
     return Read(reply.status, list(reply.headers), body, reply.whole, failure)
 
 
+SEEN = KnownAnswers()
+"""The answers that came on all connections before, as in a pool."""
+
+
 async def course_of(said: Sequence[bytes], cut: int | None) -> Course:
     """One exchange for each answer, until the connection is not given back: what was said comes in one piece, or in two
     where it is to be ``cut`` behind so many bytes.
@@ -85,7 +89,8 @@ async def course_of(said: Sequence[bytes], cut: int | None) -> Course:
         nonlocal releases
         releases += 1
 
-    connection, wire, read = Connection(asyncio.get_running_loop(), released, lambda _: None), Wire(), []
+    connection = Connection(asyncio.get_running_loop(), released, lambda _: None, SEEN)
+    wire, read = Wire(), []
     connection.connection_made(wire)
     for number, data in enumerate(said):
         if releases != number or wire.closed:

@@ -120,11 +120,7 @@ async def test_a_hosted_tool_takes_files(place: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
-        (
-            "app/twice.py",
-            "app/nothing.py",
-            r"define\[7\]\.handler: The script app/nothing.py does not exist",
-        ),
+        ("app/twice.py", "app/nothing.py", r"define\[7\]\.handler: The script app/nothing.py does not exist"),
         (
             "scripts.py#greet",
             "scripts.py#hello",

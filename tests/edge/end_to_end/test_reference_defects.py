@@ -8,16 +8,7 @@ from typing import Any
 import orjson
 
 from tests.edge.conftest import StartRoad
-from tests.edge.file_tools import (
-    DOWNLOADS,
-    MIB,
-    TOOLS,
-    call,
-    playing,
-    text_of,
-    upload,
-    writing,
-)
+from tests.edge.file_tools import DOWNLOADS, MIB, TOOLS, call, playing, text_of, upload, writing
 from tests.edge.raw import Exchange, RawClient, event, result
 
 
