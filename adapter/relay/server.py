@@ -186,10 +186,6 @@ class EraBridge(Protocol):
         """
 
 
-def _no_processes() -> ProcessUse | None:
-    return None
-
-
 @dataclass(slots=True)
 class Server:
     """``stages`` are those of the requests that are *read*; what has none is piped.
@@ -217,7 +213,7 @@ class Server:
     bridge: EraBridge | None = field(default=None, init=False)
     """None where nothing is translated."""
     apart: bool = field(default=False, init=False)
-    process_use: Callable[[], ProcessUse | None] = field(default=_no_processes, init=False)
+    process_use: Callable[[], ProcessUse | None] = field(default=nothing, init=False)
     connections: ConnectionWatch | None = field(default=None, init=False)
     """The connections of an upstream over HTTP; None for any other."""
     refusal: CallerRefusal | None = field(default=None, init=False)

@@ -65,7 +65,7 @@ class Scripted:
         if message.get("params", {}).get("name") == "wait":
             self.waiting.set()
             await self.go.wait()
-        await exchange.json(result(message.get("id", 0), self.text))
+        await exchange.json(result(message.get("id", 0), self.text + (exchange.head.get("x-told") or "")))
 
 
 class Reloaded:
@@ -191,9 +191,8 @@ async def test_a_server_that_changed_is_called_as_the_settings_say_now() -> None
         servers = {"one": over_http(old)}
         async with reloaded(servers) as one, one.client() as client:
             assert await called(client, "/mcp/one") == "old"
-            servers["one"] = over_http(new)
-            assert await one.apply()
-            assert await called(client, "/mcp/one") == "new"
+            servers["one"] = {"upstream": {"url": new.url, "static_headers": {"X-Told": "s"}}}
+            assert await one.apply() and await called(client, "/mcp/one") == "news"
 
 
 async def test_a_process_of_a_server_that_changed_ends() -> None:

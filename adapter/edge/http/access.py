@@ -279,10 +279,11 @@ class Bases:
         """
         if self._public is not None:
             return self._public
-        # Requests on one connection share a head as long as it stays the same, and all of them their peer.
-        base: str | None = request.headers.shared.get(_BASE)
+        # Requests share a head as long as it stays the same, also those of other peers.
+        key = _BASE, request.peer
+        base: str | None = request.headers.shared.get(key)
         if base is None:
-            base = request.headers.shared[_BASE] = self._said_by(request)
+            base = request.headers.shared[key] = self._said_by(request)
         return base
 
     def _said_by(self, request: Request) -> str:

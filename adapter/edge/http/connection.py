@@ -47,7 +47,7 @@ class ClientConnection(asyncio.Protocol):
         self._places = places
         self._patience = patience
         self._loop = asyncio.get_running_loop()
-        self._requests = RequestStream(self._arrive, self._resume_reading, terms)
+        self._requests = RequestStream(self._arrive, self._resume_reading, terms, places.heads)
         self._handler: Handler
         self._once = False
         self._transport: asyncio.Transport

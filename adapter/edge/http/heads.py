@@ -1,17 +1,19 @@
-"""The heads of requests, and the recognition of those that came before on the same connection."""
+"""The heads of requests, and the recognition of those that came before."""
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import httptools
 
 from adapter.edge.http.request import Fields
+from adapter.rules.last_used import LastUsed
 from adapter.wire.repeated_head import RepeatedHead, SessionHead, repeated_request, session_head
 
-RawFields = list[tuple[bytes, bytes]]
-"""Fields as the parser gives them, without Content-Length, and with an empty value in Mcp-Session-Id."""
+COMMON_AT_MOST = 64
+"""Heads that are remembered for all connections of a listener."""
 
 _BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
 """Methods whose bodies mean nothing (RFC 9110, 9.3), and that nobody here reads."""
@@ -34,32 +36,43 @@ class RequestHead:
         self.expects_continue = self.modern and fields.lower.get("expect", "").lower() == "100-continue"
 
 
-class KnownHead:
-    """A request's head that came before on its connection, and those that differ from it by the session id alone.
-
-    ``version`` and ``raw`` are what the parser gave.
+class HeadKey(NamedTuple):
+    """A head as the parser gives it, without Content-Length, and with an empty value in Mcp-Session-Id. ``kind`` is
+    its method, its path but for GET, and whether it names a session.
     """
 
-    __slots__ = ("_sessions", "before", "fields", "head", "raw", "repeated", "session", "version")
+    kind: tuple[str, bytes, bool]
+    version: str
+    raw: tuple[tuple[bytes, bytes], ...]
 
-    def __init__(self, version: str, raw: RawFields, session: bytes | None) -> None:
-        self.version = version
-        self.raw = raw
+
+class KnownHead:
+    """A request's head that came before, and those that differ from it by the session id alone."""
+
+    __slots__ = ("_sessions", "before", "fields", "head", "key", "repeated", "session")
+
+    def __init__(self, key: HeadKey, session: bytes | None) -> None:
+        self.key = key
         self.session = session
-        self.fields = _fields(raw, session)
+        self.fields = _fields(key.raw, session)
         self.head: RequestHead | None = None
         """The request that may be recognized by its bytes, and its ``repeated`` bytes."""
         self.repeated: RepeatedHead | None = None
         self._sessions: SessionHead | None = None
-        self.before = b""
-        """The bytes with which a request begins that may be recognized."""
+        self.before = b"\n"
+        """The bytes with which a request begins that may be recognized; as none begins, while none may be."""
 
     def __repr__(self) -> str:
-        return f"<KnownHead of {len(self.raw)} fields>"
+        return f"<KnownHead of {len(self.key.raw)} fields>"
 
-    def is_of(self, version: str, raw: RawFields) -> bool:
-        """Tell whether another head differs from this one by its session id at most."""
-        return self.raw == raw and self.version == version
+    def again(self) -> KnownHead:
+        """The same head for another connection, which has other sessions and forgets for itself."""
+        other = copy.copy(self)
+        other.fields = self.fields.again()
+        if self.head is not None:
+            other.head = copy.copy(self.head)
+            other.head.fields = other.fields
+        return other
 
     def enter(self, session: bytes | None) -> None:
         """Go on with the fields of this session, which is None only where it was before."""
@@ -101,7 +114,11 @@ class KnownHead:
         return body
 
 
-def _fields(raw: RawFields, session: bytes | None) -> Fields:
+CommonHeads = LastUsed[HeadKey, KnownHead]
+"""The last heads of all connections of a listener: COMMON_AT_MOST of them."""
+
+
+def _fields(raw: tuple[tuple[bytes, bytes], ...], session: bytes | None) -> Fields:
     """All fields but Content-Length.
 
     Without it the head hardly changes from call to call, so that the work done for one call serves the next on its

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
+from adapter.edge.http.heads import COMMON_AT_MOST, CommonHeads
 from adapter.edge.http.parser import RequestStream
 from adapter.edge.http.request import Request
 from adapter.edge.http.turns import Turns
+from adapter.relay.background import nothing
 
 Handler = Callable[[Request], Awaitable[None]]
 
@@ -52,10 +54,6 @@ class LimitedConnection(Protocol):
     def refuse_slow_head(self) -> None: ...
 
 
-def _ignore(_: str) -> None:
-    return None
-
-
 class ConnectionLimit:
     """The connections of one listener. The first ``limit`` are served by ``handler``, None: any number. Where the
     system allows fewer open files than these take, it is as many as leave some for upstreams and for the reserve.
@@ -80,11 +78,12 @@ class ConnectionLimit:
         self._on_full = on_full
         self._regular: set[LimitedConnection] = set()
         self._reserved: dict[LimitedConnection, None] = {}
+        self.heads = CommonHeads(COMMON_AT_MOST)
         self.begins = Turns()
         """The turns in which requests begin."""
         self._ends = Turns()
         self._retired = False
-        self.on_refusal: Callable[[str], None] = _ignore
+        self.on_refusal: Callable[[str], None] = nothing
         """Called with the reason where a connection is refused, or bytes on one that are no request: ``http_`` and the
         status, or the code of an error."""
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 import httptools
 
 from adapter.edge.http.bodies import Body, BodyLimits
-from adapter.edge.http.heads import KnownHead, RawFields, RequestHead
+from adapter.edge.http.heads import COMMON_AT_MOST, CommonHeads, HeadKey, KnownHead, RequestHead
 from adapter.edge.http.request import Fields
+from adapter.relay.background import nothing
 from adapter.rules.access.host_and_origin_check import same_authority
-from adapter.wire.repeated_head import RepeatedHead
+from adapter.wire.repeated_head import LONGEST, RepeatedHead
 
 HEAD_LIMIT = 32 * 1024
 """Bytes of a request's head; more is 431. Also of chunk extensions or trailers without any body between."""
@@ -22,7 +24,7 @@ assert len(b"mcp-session-id") == _LENGTH_NAME, "both names are looked for among 
 _FRAMING_OF_FIELD = 4
 """The colon, the space and the line end of a field."""
 
-_REPEATING = ("POST", "DELETE")
+_REPEATING = ("POST", "GET", "DELETE")
 """Methods whose requests are recognized by their heads: those of calls and of sessions."""
 
 KNOWN_AT_MOST = 4
@@ -42,11 +44,15 @@ class Refusal(Exception):
 
 class RequestStream:
     """``arrive`` gets each request as soon as its head is complete; its body follows. ``resume`` and ``terms`` are
-    Body's.
+    Body's. ``common`` are the heads that came last on all connections: one of them need not come twice here.
     """
 
     def __init__(
-        self, arrive: Callable[[RequestHead, Body], None], resume: Callable[[], None], terms: BodyLimits
+        self,
+        arrive: Callable[[RequestHead, Body], None],
+        resume: Callable[[], None],
+        terms: BodyLimits,
+        common: CommonHeads | None = None,
     ) -> None:
         self.ended = False
         """Nothing that comes now is a request any more."""
@@ -57,16 +63,17 @@ class RequestStream:
         self.heads = 0
         """Number of heads that have begun."""
         self._terms = terms
+        self._common = CommonHeads(COMMON_AT_MOST) if common is None else common
         self._arrive = arrive
         self._resume = resume
         self._parser: Any = httptools.HttpRequestParser(self)
         self._target = b""
-        self._raw: RawFields = []
+        self._raw: list[tuple[bytes, bytes]] = []
         self._length: int | None = None
         self._session: bytes | None = None
-        self._key = "", b"", False
+        self._kind = "", b"", False
         self._known: dict[tuple[str, bytes, bool], KnownHead] = {}
-        """The last heads, by their methods, by the paths of those in _REPEATING, and by whether they name a session."""
+        """The last heads, by their methods, by the paths of all but GET, and by whether they name a session."""
         self._fields = Fields([])
         self._head: RequestHead | None = None
         self._repeated: RepeatedHead | None = None
@@ -87,7 +94,7 @@ class RequestStream:
             content, repeated = None, self._repeated
             if repeated is not None and data.startswith(repeated.before):
                 content = repeated.body_of(data)
-            if content is None and self._known:
+            if content is None:
                 content = self._recognized(data)
             if content is not None:
                 self._formless = 0
@@ -117,17 +124,30 @@ class RequestStream:
         """The body of a request whose head came before, and that head for ``_head``; None for any other."""
         # To compare a head whose body comes in a packet of its own would be in vain.
         only_head = data.endswith(b"\r\n\r\n")
-        for known in self._known.values():
+        others: Iterable[KnownHead] = ()
+        # Heads of later calls are known here by then, or change each time.
+        if self.heads < KNOWN_AT_MOST or data.startswith(b"DELETE"):
+            others = self._common.values.values()
+        for known in chain(self._known.values(), others):
             # Most differ in their first bytes, and to see that takes no call of Python.
             if not data.startswith(known.before):
                 continue
             if only_head and known.repeated is not None and known.repeated.after is not None:
                 continue
-            content = known.body_in(data)
-            if content is not None:
+            if self._known.get(known.key.kind) is not known:
+                known = known.again()
+            if (content := known.body_in(data)) is not None:
+                self._keep(known)
                 self._head, self._repeated = known.head, known.repeated
                 return content
         return None
+
+    def _keep(self, known: KnownHead) -> None:
+        kind = known.key.kind
+        # A stream that is held needs none of the others, and there may be very many of those.
+        if kind not in self._known and (kind[0] == "GET" or len(self._known) >= KNOWN_AT_MOST):
+            self._known.clear()
+        self._known[kind] = known
 
     def _learn(self, data: bytes) -> None:
         """Remember the head of a request that came in one piece and has the fields of one before."""
@@ -137,8 +157,9 @@ class RequestStream:
         if not head.modern or not head.keep or head.expects_continue or "upgrade" in head.fields.lower:
             return
         if self.body is None and not self.in_head and (self._length is None) is head.bodiless:
-            known = self._known[self._key]
+            known = self._known[self._kind]
             known.learn(head, data)
+            self._common.put(known.key, known)
             self._repeated = known.repeated
 
     def close(self, failure: Callable[[], Exception]) -> None:
@@ -149,7 +170,7 @@ class RequestStream:
         if self.body is not None:
             self.body.fail(failure)
         self.body = self._parser = None
-        self._arrive, self._resume = _ignore, _do_nothing
+        self._arrive = self._resume = nothing
 
     def _feed(self, data: bytes) -> None:
         while data:
@@ -242,19 +263,23 @@ class RequestStream:
     def _fields_of_head(self, version: str) -> Fields:
         """The fields that have come: those of an earlier request, if they are the same. Raises Refusal."""
         method = self._parser.get_method().decode("latin-1")
-        path = self._target.partition(b"?")[0] if method in _REPEATING else b""
-        key = self._key = method, path, bool(self._session and self._session.strip())
-        known = self._known.get(key)
-        self._came_before = known is not None and known.is_of(version, self._raw)
-        if known is not None and self._came_before:
-            known.enter(self._session)
-            return known.fields
-        # A stream that is held needs none of the others, and there may be very many of those.
-        if method == "GET" or len(self._known) >= KNOWN_AT_MOST:
-            self._known.clear()
-        # A refusal ends the connection's reading, so what is remembered has passed the check.
-        known = self._known[key] = KnownHead(version, self._raw, self._session)
-        _check_head(known.fields, version)
+        path = b"" if method == "GET" else self._target.partition(b"?")[0]
+        kind = self._kind = method, path, bool(self._session and self._session.strip())
+        key, known = HeadKey(kind, version, tuple(self._raw)), self._known.get(kind)
+        # A head that changes from request to request would drive out those that others have too.
+        is_common = known is None and self._head_size <= LONGEST
+        if known is None or known.key != key:
+            found = self._common.get(key) if is_common else None
+            known = None if found is None else found.again()
+        self._came_before = known is not None
+        if known is None:
+            known = KnownHead(key, self._session)
+            # A refusal ends the connection's reading, so what is remembered has passed the check.
+            _check_head(known.fields, version)
+            if is_common:
+                self._common.put(key, known)
+        self._keep(known)
+        known.enter(self._session)
         return known.fields
 
     def on_body(self, chunk: bytes) -> None:
@@ -289,11 +314,3 @@ def _check_target(target: str, fields: Fields) -> None:
 
 def _head_too_large() -> Refusal:
     return Refusal(431, "the head of the request is too large")
-
-
-def _ignore(_: RequestHead, __: Body) -> None:
-    return None
-
-
-def _do_nothing() -> None:
-    return None

@@ -51,6 +51,13 @@ class Fields(Mapping[str, str]):
                 break
         return other
 
+    def again(self) -> Fields:
+        """The same fields on another connection, where each forgets for itself."""
+        other = Fields.__new__(Fields)
+        other.derived, other.shared, other.repeated = {}, self.shared.copy(), self.repeated
+        other.lower, other.pairs = self.lower, self.pairs
+        return other
+
     def forget(self) -> None:
         """Drop everything that was found out, because a fact outside of the fields has changed."""
         self.derived.clear()

@@ -226,12 +226,16 @@ class Endpoint:
     async def _ask(self, request: Request, server: Server, visit: InboundRequest) -> ClientRequest:
         # Host, Origin and token do not change with the session.
         headers, tokens = request.headers, self.guard.access_tokens
-        admitted: tuple[Identity, bool] | None = headers.shared.get(server.mount)
+        admitted: tuple[Identity, bool, Server] | None = headers.shared.get(server.mount)
+        if admitted is not None and admitted[2] is not server:
+            # The settings have another server here, of which nothing is known yet.
+            headers.forget()
+            admitted = None
         if admitted is None or (admitted[0].expires and tokens and not tokens.is_current(headers)):
-            admitted = await self._admit(request, server, visit)
+            admitted = *await self._admit(request, server, visit), server
             if not self.guard.reads_session_id:
                 headers.shared[server.mount] = admitted
-        identity, sends_json = admitted
+        identity, sends_json, _ = admitted
         visit.expires = identity.expires
         if request.method not in ("POST", "GET", "DELETE"):
             raise MethodNotAllowed(f"An MCP endpoint accepts {MCP_METHODS}.")

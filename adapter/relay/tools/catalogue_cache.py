@@ -38,6 +38,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from adapter.relay.background import nothing
 from adapter.relay.tools.catalogue_store import weight
 from adapter.relay.tools.pins import BASELINES, PINS, SEEN, Pin
 from adapter.rules.last_used import LastUsed, Weight
@@ -102,7 +103,7 @@ class CatalogueCache:
         self.last_verdict = self._verdicts.values.get
         """The last verdict on a scope, by its id; the time to live may be over."""
         self.pins = OrderedDict[str, Pin]()
-        self.tell: Callable[[], None] = _nobody
+        self.tell: Callable[[], None] = nothing
         """Tells other processes that the tools may have changed."""
         self.ended = OrderedDict[str, None]()
         """Ids of the scopes that have ended of late."""
@@ -277,10 +278,6 @@ def _put(kept: OrderedDict[K, V], key: K, value: V, most: int = SCOPES) -> None:
     kept[key] = value
     if len(kept) > most:
         kept.popitem(last=False)
-
-
-def _nobody() -> None:
-    """Tell nobody, where no other process may share the store."""
 
 
 def _tells_change(text: bytes) -> bool:

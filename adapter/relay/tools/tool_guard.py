@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 from adapter.errors import AdapterError, BadJson, CatalogueDrifted, ToolUnknown, UpstreamBroken
-from adapter.relay.background import in_turns, own_turn
+from adapter.relay.background import in_turns, nothing, own_turn
 from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call, asked_cursor
 from adapter.relay.tools.baselines import Baselines
@@ -80,7 +80,7 @@ class ToolGuard:
         self._put_off: PutOff = self._deferred.put_off if pinning.mode == "warn" else _at_once
         self.sees: Sees | None = None
         self.is_for_host: IsForHost | None = None
-        self.on_drift: Callable[[str, str], None] = _uncounted
+        self.on_drift: Callable[[str, str], None] = nothing
         """Is told of the mode of pinning and of what was done about drift."""
 
     def changed(self) -> None:
@@ -300,10 +300,6 @@ class ToolGuard:
 def _at_once(_call: Call, _snapshot: CatalogueSnapshot) -> bool:
     """Put no pin off."""
     return False
-
-
-def _uncounted(_mode: str, _action: str) -> None:
-    """Count nothing."""
 
 
 def _seen(names: Set[str], sees: Callable[[str], bool]) -> Piecewise[frozenset[str]]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.edge.http.bodies import TERMS, Body
-from adapter.edge.http.heads import RequestHead
+from adapter.edge.http.heads import COMMON_AT_MOST, CommonHeads, RequestHead
 from adapter.edge.http.parser import KNOWN_AT_MOST, Refusal, RequestStream
 from adapter.edge.http.request import Fields
 
@@ -140,10 +140,12 @@ def after_others(data: bytes, earlier: Sequence[bytes]) -> Taken | None:
     """The request as a stream takes it that has read ``earlier`` ones, each in one piece."""
 
     async def read() -> Taken | None:
-        taken: list[tuple[RequestHead, Body]] = []
-        stream = RequestStream(lambda head, body: taken.append((head, body)), lambda: None, TERMS)
-        for request in earlier:
-            stream.feed(request)
+        taken, common = list[tuple[RequestHead, Body]](), CommonHeads(COMMON_AT_MOST)
+        # An even number of them came on another connection alone.
+        for requests in (earlier, earlier if len(earlier) % 2 else ()):
+            stream = RequestStream(lambda *one: taken.append(one), lambda: None, TERMS, common)
+            for request in requests:
+                stream.feed(request)
         known = len(taken)
         try:
             stream.feed(data)
@@ -248,6 +250,17 @@ def test_a_head_is_recognized_beside_those_of_other_paths() -> None:
     stream = RequestStream(lambda _, __: None, lambda: None, TERMS)
     both = [of_session("POST", "a", b"{}", path) for path in ("/mcp", "/upload/raw")]
     assert [stream.feed(data) for data in both * 3] == [False] * 4 + [True] * 2
+
+
+def test_what_one_connection_forgets_others_still_know() -> None:
+    """Each of them finds out for itself whether its token still counts."""
+    taken, common = list[Fields](), CommonHeads(COMMON_AT_MOST)
+    for session in ("a", "b", "c"):
+        stream = RequestStream(lambda head, _: taken.append(head.fields), lambda: None, TERMS, common)
+        stream.feed(of_session("GET", session, b""))
+        taken[-1].shared["known"] = session
+    taken[2].forget()
+    assert [[one["mcp-session-id"], *one.shared.values()] for one in taken] == [["a"] * 2, ["b"] * 2, ["c"]]
 
 
 def test_a_connection_remembers_few_heads() -> None:
