@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
+import orjson
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -53,8 +54,8 @@ class TerminalSignIn(OAuthClientProvider):
     """The sign-in at one server: asked for when that refuses a request, renewed as long as it can be.
 
     ``show`` shows an address to the person, whose browser comes back to a port of this machine. ``kept`` gives what
-    ``keep`` was given last, maybe by another process; empty if nothing was. One process at a time is within
-    ``alone``, so that two that start together open one browser.
+    ``keep`` was given last, maybe by another process; empty if nothing was. ``place`` names where, for the person.
+    One process at a time is within ``alone``, so that two that start together open one browser.
     """
 
     def __init__(
@@ -63,10 +64,13 @@ class TerminalSignIn(OAuthClientProvider):
         show: Callable[[str], Awaitable[None]],
         kept: Callable[[], bytes],
         keep: Callable[[bytes], None],
+        place: str,
         alone: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._kept = _read(kept())
         self._show, self._read, self._keep, self._alone = show, kept, keep, alone
+        self._place = place
+        self._has_registered = False
         # An authorization server may know the client by this very address, so its port stays.
         self._port: int = self._kept.port or _free_port()
         self.has_begun = False
@@ -145,16 +149,40 @@ class TerminalSignIn(OAuthClientProvider):
                 return
             if renews and response.status_code == 401 and context.can_refresh_token():
                 context.token_expiry_time = 1.0
+            self._has_registered = False
             flow = super().async_auth_flow(request)
             try:
                 asked = await anext(flow)
                 old = (None, f"Bearer {refused}")
                 while asked is not request or request.headers.get("Authorization") in old:
-                    asked = await flow.asend(response if asked is request else (yield asked))
+                    answer = response if asked is request else (yield asked)
+                    if asked is not request and await self._is_forgotten(asked, answer):
+                        self._forget()
+                        await flow.aclose()
+                        flow = super().async_auth_flow(request)
+                        asked = await anext(flow)
+                    else:
+                        asked = await flow.asend(answer)
             except StopAsyncIteration:
                 raise OAuthFlowError("the server refuses, and says nothing of a sign-in") from None
             finally:
                 await flow.aclose()
+
+    async def _is_forgotten(self, asked: httpx2.Request, answer: httpx2.Response) -> bool:
+        """Tell whether the token endpoint does not know a client that has registered some time ago."""
+        if asked.method != "POST" or self.context.client_info is None or self._has_registered:
+            return False
+        with contextlib.suppress(ValueError):
+            refusal = orjson.loads(await answer.aread())
+            return isinstance(refusal, dict) and refusal.get("error") == "invalid_client"
+        return False
+
+    def _forget(self) -> None:
+        """Drop the registration, and the tokens that only its client can renew."""
+        self.context.client_info = None
+        self.context.clear_tokens()
+        self._kept = _KeptSignIn(url=self.context.server_url, port=self._port)
+        self._write()
 
     def _take_over(self, refused: str | None) -> None:
         """Use what another process has obtained meanwhile."""
@@ -176,6 +204,7 @@ class TerminalSignIn(OAuthClientProvider):
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Keep the registration; tokens of another one are of no use."""
+        self._has_registered = True
         self._kept = _KeptSignIn(port=self._port, client=client_info)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
@@ -183,6 +212,9 @@ class TerminalSignIn(OAuthClientProvider):
         context = self.context
         news = {"tokens": tokens, "expires": context.token_expiry_time, "metadata": context.oauth_metadata}
         self._kept = self._kept.model_copy(update={"url": context.server_url, **news})
+        self._write()
+
+    def _write(self) -> None:
         self._keep(self._kept.model_dump_json(exclude_none=True).encode())
 
     async def _open(self, url: str) -> None:
@@ -202,7 +234,9 @@ class TerminalSignIn(OAuthClientProvider):
             async with asyncio.timeout(PATIENCE):
                 return await self._answer
         except TimeoutError:
-            raise OAuthFlowError(f"nobody has signed in within {PATIENCE:g} s") from None
+            known = f": if the browser says that the client is unknown, remove {self._place} and start again"
+            advice = "" if self._has_registered else known
+            raise OAuthFlowError(f"nobody has signed in within {PATIENCE:g} s{advice}") from None
         finally:
             self._listening.close()
 

@@ -30,9 +30,11 @@ def approving(place: Path, parameter: str = '"code": "c1"') -> str:
     return browser(place, APPROVE.replace("ANSWER", parameter))
 
 
+CLIENT = {"client_id": "c", "redirect_uris": [], "token_endpoint_auth_method": "none"}
+
+
 def register(tokens: TokenServer) -> None:
-    client = {"client_id": "c", "redirect_uris": [], "token_endpoint_auth_method": "none"}
-    tokens.answers.append((201, client))
+    tokens.answers.append((201, CLIENT))
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def sign_in_at(url: str, terminal: Terminal) -> TerminalSignIn:
     def keep(content: bytes) -> None:
         _keep(file, content)
 
-    return TerminalSignIn(url, terminal.sign_in, lambda: _kept(file), keep, lambda: _alone(file))
+    return TerminalSignIn(url, terminal.sign_in, lambda: _kept(file), keep, str(file), lambda: _alone(file))
 
 
 def named(tools: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -6,8 +6,13 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
+from adapter.commands.client.session import sign_in_at
+from adapter.commands.client.terminal import Terminal
+from adapter.upstream.client_connection import ServerRefused, sign_in_again
 from tests.commands.client.speaking import run
-from tests.commands.signing import approving, register
+from tests.commands.signing import CLIENT, approving, register
 from tests.oauth.token_serving import ProtectedUpstream, TokenServer
 
 
@@ -63,6 +68,56 @@ async def test_commands_at_once_sign_in_and_renew_once(
     (file,) = (tmp_path / ".local/share/mcp-adapter/sign-ins").glob("*.json")
     assert json.loads(file.read_text())["tokens"]["refresh_token"] == "r2"
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("refresh", ["r1", None])
+async def test_a_client_that_is_forgotten_registers_anew(
+    tmp_path: Path, protected: ProtectedUpstream, tokens: TokenServer, refresh: str | None
+) -> None:
+    """Once: whether renewing shows it, or only the code of a person who has signed in."""
+    opens = approving(tmp_path)
+    register(tokens)
+    granted = {"access_token": "t1", "token_type": "Bearer", "refresh_token": refresh}
+    tokens.answers.append((200, granted))
+    assert (await run(tmp_path, "tools", protected.url, BROWSER=opens)).returncode == 0
+    protected.accept("t9")
+    tokens.answers.append((401, {"error": "invalid_client"}))
+    tokens.answers.append((201, CLIENT | {"client_id": "new"}))
+    tokens.answers.append((200, granted | {"access_token": "t9"}))
+    done = await run(tmp_path, "tools", protected.url, BROWSER=opens)
+    assert (done.returncode, done.stdout) == (0, "tool_t9\n"), done.stderr
+    assert [form["client_id"] for form in tokens.forms if "client_id" in form] == ["c", "c", "new"]
+    (file,) = (tmp_path / ".local/share/mcp-adapter/sign-ins").glob("*.json")
+    assert json.loads(file.read_text())["client"]["client_id"] == "new"
+    # A new one that is unknown as well is an error.
+    protected.accept("t10")
+    refusal = (401, {"error": "invalid_client"})
+    tokens.answers += [refusal, (201, CLIENT), refusal]
+    done = await run(tmp_path, "tools", protected.url, BROWSER=opens)
+    assert done.returncode == 1 and "invalid_client" in done.stderr
+    assert "client" not in json.loads(file.read_text()) and file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_who_waits_in_vain_is_told_which_file_to_remove(
+    tmp_path: Path, protected: ProtectedUpstream, tokens: TokenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the client is not a new one: where its server has forgotten it, only the browser says so."""
+    register(tokens)
+    assert (await run(tmp_path, "tools", protected.url, BROWSER=approving(tmp_path))).returncode == 0
+    (file,) = (tmp_path / ".local/share/mcp-adapter/sign-ins").glob("*.json")
+    monkeypatch.setattr("adapter.upstream.client_sign_in.PATIENCE", 0.1)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / ".local/share"))
+    monkeypatch.setenv("BROWSER", "true")
+    for _ in range(2):
+        with pytest.raises(ServerRefused) as refused:
+            sign_in = sign_in_at(protected.url, Terminal())
+            await sign_in_again(sign_in, protected.url, 401, protected.challenge, "t1", renews=True)
+        assert (
+            f"within 0.1 s: if the browser says that the client is unknown, remove {file} and"
+            in str(refused.value)
+        ) == file.exists()
+        file.unlink(missing_ok=True)
+        register(tokens)
 
 
 async def test_who_does_not_agree_is_told(
