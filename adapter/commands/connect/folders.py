@@ -62,6 +62,7 @@ class Folders:
         """Open the file of a path or a ``file:`` URI; None for a text that is neither. Raises NotAllowed."""
         path = _path_in(text)
         if path is None:
+            self._judge_content(text)
             return None
         absolute = path.is_absolute()
         if not absolute and (found := self._relative(text, path.parts)) is not None:
@@ -81,6 +82,19 @@ class Folders:
         for root in {_plain(str(root)).rstrip("/") for names in self._roots for root in names}:
             if form.startswith(f"{root}/"):
                 yield form.removeprefix(root)
+
+    def _judge_content(self, text: str) -> None:
+        """Raise NotAllowed for the name of a file, or a whole path into a folder, that only its characters keep from
+        being a path: text with line breaks is content elsewhere.
+        """
+        if len(text) > _LONGEST_PATH or not ("\n" in text or "\0" in text):
+            return
+        for root in {str(root) for names in self._roots for root in names}:
+            whole = os.path.normpath(os.path.join(root, text))  # noqa: PTH118 (a Path takes no NUL)
+            if whole.startswith(f"{root}/") and (text.startswith("/") or os.path.lexists(whole)):
+                raise NotAllowed(
+                    f"{_short(text)} is not uploaded: a path with a line break or NUL is not taken. Rename the file."
+                )
 
     def _relative(self, text: str, parts: Sequence[str]) -> OpenedFile | None:
         """Of a relative path in the first folder that has it; None where none has: it may be any other text."""

@@ -31,6 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (shared / "link").symlink_to(home / ".ssh" / "id_ed25519")
     (shared / "way").symlink_to(home)
     (shared / "inner").symlink_to("report.txt")
+    (shared / "report\n.txt").touch()
     os.mkfifo(shared / "pipe")
     monkeypatch.setenv("HOME", str(home))
     return home
@@ -130,6 +131,8 @@ def test_a_uri_has_its_escapes(home: Path) -> None:
         ("deep", "no regular file"),
         ("report.txt/x", "link"),
         ("{home}/Shared/missing.txt", "no such file"),
+        ("{home}/Shared/a\0b", "line break or NUL"),
+        ("report\n.txt", "line break or NUL"),
         ("{home}/Shared/report.txt\u202e", "no such file"),
     ],
 )
