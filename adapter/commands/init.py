@@ -16,6 +16,7 @@ from adapter.commands.command_parser import failed
 from adapter.commands.file_writing import refusal_to_write
 from adapter.extras import typed_command
 from adapter.rules.clients.json_text import without_comments
+from adapter.rules.text.unicode import shown
 from adapter.settings.file.host_servers import ConvertedServers, host_servers
 from adapter.settings.json_schema import schema_text
 
@@ -166,5 +167,12 @@ def _parsed(text: str, source: str) -> object:
         if source.endswith((".yaml", ".yml")):
             return yaml.safe_load(text)
         return json.loads(without_comments(text.encode()))
+    except json.JSONDecodeError as error:
+        raise SourceUnusable(f"{source} cannot be parsed: line {error.lineno}: {error.msg}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SourceUnusable(f"{source} cannot be parsed: {shown(str(error), 200)}") from None
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f": line {error.problem_mark.line + 1}"
+        raise SourceUnusable(f"{source} cannot be parsed{line}") from None
     except (ValueError, yaml.YAMLError, RecursionError):
         raise SourceUnusable(f"{source} cannot be parsed") from None

@@ -138,7 +138,11 @@ async def _request() -> AsyncIterator[tuple[aiohttp.ClientSession, _Deadline]]:
     except aiohttp.InvalidURL:
         raise TransferFailed("This is no URL: it begins with http:// or https://.") from None
     except aiohttp.ClientError as failure:
-        raise TransferFailed(f"The connection failed: {failure}") from None
+        # Where there is none yet, the text names the address.
+        is_lost = not isinstance(failure, aiohttp.ClientConnectorError)
+        reason = failure.strerror if is_lost and isinstance(failure, aiohttp.ClientOSError) else None
+        why = f"{reason}." if reason else failure
+        raise TransferFailed(f"The connection failed: {why}") from None
 
 
 async def _answer(response: aiohttp.ClientResponse) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def test_a_schema_for_editors(tmp_path: Path) -> None:
     ("text", "why"),
     [
         (None, "cannot be read: No such file"),
-        ("{", "cannot be parsed"),
+        ('/* a\n b */{"mcpServers":\n {"a" "b"}}', "cannot be parsed: line 3: Expecting ':' delimiter"),
         ("[]", "has no servers"),
         ('{"mcpServers": {"a": {"command": "x", "disabled": true}}}', "every server in mcp.json is disabled"),
         ("[" * 100_000, "cannot be parsed"),

@@ -237,7 +237,10 @@ def _nearest(name: str, known: Mapping[str, Any]) -> str:
     if near:
         return f"; did you mean {shown(near[0], 64)}?"
     first = [shown(each, 64) for each in list(known)[:8]]
-    return f"; there {'is' if len(first) == 1 else 'are'} {', '.join(first)}" if first else "; it has none"
+    more = ", …" if len(known) > len(first) else ""
+    return (
+        f"; there {'is' if len(first) == 1 else 'are'} {', '.join(first)}{more}" if first else "; it has none"
+    )
 
 
 def with_all(named: Sequence[FileArgument], proposals: Sequence[FileArgument]) -> list[FileArgument]:

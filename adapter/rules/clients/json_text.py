@@ -12,6 +12,7 @@ from typing import Any
 from adapter.wire.scan import CLOSE_OBJECT, OPEN_OBJECT, Member, byte, end_of_value, members, skip_space
 
 _COMMENT = re.compile(rb'("(?:[^"\\]++|\\.)*+"?+)|//[^\r\n]*+|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_NO_BREAK = re.compile(rb"[^\r\n]")
 _LAST_COMMA = re.compile(rb'("(?:[^"\\]++|\\.)*+"?+)|,(?=\s*+[}\]])', re.DOTALL)
 _INDENT = re.compile(rb"^([ \t]+)[^\s]", re.MULTILINE)
 _REST_OF_LINE = re.compile(rb"[ \t]*+(?:\r?\n|//)")
@@ -22,13 +23,13 @@ MOST_OF_A_NAME = 20
 
 def without_comments(text: bytes) -> bytes:
     """The text with spaces in place of each comment and of each comma behind the last value: plain JSON, in which
-    everything has its place.
+    everything has its place, also its line.
     """
     return _LAST_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
 
 
 def _blank(found: re.Match[bytes]) -> bytes:
-    return found[0] if found[1] is not None else b" " * len(found[0])
+    return found[0] if found[1] is not None else _NO_BREAK.sub(b" ", found[0])
 
 
 def with_member(text: bytes, keys: Sequence[str], value: Any) -> bytes:

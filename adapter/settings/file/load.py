@@ -104,7 +104,7 @@ def _placed(tree: dict[str, Any], directory: Path) -> dict[str, Any]:
 
 def _place(section: dict[str, Any], key: str, directory: Path) -> None:
     if isinstance(text := section.get(key), str) and text.strip():
-        section[key] = str(directory / text.strip())
+        section[key] = str(directory / os.path.expanduser(text.strip()))  # noqa: PTH111 (of nobody, it stays)
 
 
 def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Location, object]]:

@@ -77,6 +77,8 @@ def test_a_name_that_the_server_does_not_have_is_refused(text: str, said: str) -
     with pytest.raises(SettingsError, match="--consume") as refused:
         named_arguments(TOOLS, [text], [])
     assert said in str(refused.value)
+    with pytest.raises(SettingsError, match="t6, t7, …"):
+        named_arguments([tool(f"t{number}") for number in range(9)], ["nothing:path"], [])
 
 
 def test_a_tool_has_one_argument_of_each_kind() -> None:

@@ -31,6 +31,14 @@ def test_a_server_is_all_that_is_needed(file: Path) -> None:
     assert settings.state_path == Path("data/state/adapter.sqlite3")
 
 
+def test_a_path_may_begin_with_a_home(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the files of clients, which a shell has not read either."""
+    monkeypatch.setenv("HOME", "/home/ada")
+    upstream = "{transport: stdio, command: ~/bin/run, cwd: ~/proj}"
+    read = loaded(file, f"servers: [{{id: a, upstream: {upstream}}}]\n").servers[0].upstream
+    assert (read.command, read.cwd) == ("/home/ada/bin/run", Path("/home/ada/proj"))
+
+
 def test_flags_win_over_environment_wins_over_file(file: Path) -> None:
     """Each layer replaces single values of the one below it and leaves the rest."""
     text = ONE_SERVER + "core: {port: 1, host: h1, log_level: error}\n"
