@@ -182,14 +182,21 @@ def _print(
             f"{prefix}{each.server}: {shown(each.detail, 500)}",
             file=sys.stdout if each.reachable else sys.stderr,
         )
-    missed = sum(not each.reachable for each in reached)
+    missed = [each.server for each in reached if not each.reachable]
     name = _file(arguments) or "The configuration"
     if missed:
-        print(f"{name} is fine, but {count_of(missed, 'server')} cannot be reached.", file=sys.stderr)
+        print(f"{name} is fine, but {_counted(missed, settings)} cannot be reached.", file=sys.stderr)
         return
     more = (len(settings.mounts), "merged mount"), (len(warnings), "warning")
     counts = [count_of(len(settings.servers), "server"), *(count_of(*each) for each in more if each[0])]
     print(f"{prefix}{name} is fine: {', '.join(counts)}.")
+
+
+def _counted(places: Sequence[str], settings: Settings) -> str:
+    """The number of servers among places, and the names of the others."""
+    others = [each for each in places if each not in {server.id for server in settings.servers}]
+    count = len(places) - len(others)
+    return " and ".join([*([count_of(count, "server")] if count else []), *others])
 
 
 def _file(arguments: argparse.Namespace) -> str | None:

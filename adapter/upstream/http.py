@@ -286,15 +286,21 @@ class HttpUpstream:
 
 def connect_failure(error: OSError) -> UpstreamUnreachable:
     """The failure of a connection that could not be opened."""
+    if error.errno in NO_FILES:
+        return _without_files()
+    why = connect_problem(error)
+    return UpstreamUnreachable() if why is None else unreachable(why)
+
+
+def connect_problem(error: OSError) -> str | None:
+    """Why a connection could not be opened, to be put behind "cannot be reached: "; None where that says nothing."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return unreachable("its TLS certificate is not trusted")
+        return "its TLS certificate is not trusted"
     if isinstance(error, ssl.SSLError):
-        return unreachable("the TLS handshake failed")
+        return "the TLS handshake failed"
     if isinstance(error, socket.gaierror):
-        return unreachable("its host name cannot be resolved")
-    if isinstance(error, ConnectionRefusedError):
-        return unreachable("it refused the connection")
-    return _without_files() if error.errno in NO_FILES else UpstreamUnreachable()
+        return "its host name cannot be resolved"
+    return "it refused the connection" if isinstance(error, ConnectionRefusedError) else None
 
 
 async def _create_connection(

@@ -24,8 +24,8 @@ from adapter.rules.access.network_addresses import (
     network_kind,
     read_url,
 )
-from adapter.upstream.http import UpstreamAddress, connect_failure
-from adapter.upstream.port import Download, DownloadFailed, unreachable
+from adapter.upstream.http import NO_FILES, UpstreamAddress, connect_failure, connect_problem
+from adapter.upstream.port import Download, DownloadFailed
 
 if TYPE_CHECKING:
     import aiohttp
@@ -307,6 +307,15 @@ def _near_socket(kinds: Collection[NetworkKind], found: aiohttp.AddrInfoType) ->
     return socket.socket(family, kind, protocol)
 
 
+def _unreachable(why: str | None) -> UpstreamUnreachable:
+    """The failure of a request to an authorization server; of hosts of downloads their own names are told."""
+    if why is None:
+        return UpstreamUnreachable("The authorization server cannot be reached; try again when it is back.")
+    return UpstreamUnreachable(
+        f"The authorization server cannot be reached: {why}. Try again when it is back."
+    )
+
+
 @asynccontextmanager
 async def _translated(timeout: float) -> AsyncIterator[None]:
     """Raise the catalogue's failures in place of the library's."""
@@ -317,12 +326,15 @@ async def _translated(timeout: float) -> AsyncIterator[None]:
     except TimeoutError as error:
         raise UpstreamSilent(f"The document did not arrive within {timeout:g} s.") from error
     except aiohttp.ClientConnectorError as error:
-        raise connect_failure(error if isinstance(error, ssl.SSLError) else error.os_error) from error
+        cause = error if isinstance(error, ssl.SSLError) else error.os_error
+        if cause.errno in NO_FILES:
+            raise connect_failure(cause) from error
+        raise _unreachable(connect_problem(cause)) from error
     except aiohttp.ClientResponseError as error:
-        raise UpstreamBroken("The upstream server's answer is not valid HTTP.") from error
+        raise UpstreamBroken("The server's answer is not valid HTTP.") from error
     except aiohttp.ClientPayloadError as error:
-        raise UpstreamBroken("The upstream server broke off its answer.") from error
+        raise UpstreamBroken("The server broke off its answer.") from error
     except aiohttp.ClientConnectionError as error:
-        raise unreachable("it closed the connection before it answered") from error
+        raise _unreachable("it closed the connection before it answered") from error
     except aiohttp.ClientError as error:
-        raise UpstreamUnreachable from error
+        raise _unreachable(None) from error

@@ -84,4 +84,7 @@ def test_an_issuer_that_cannot_be_reached_fails_the_check(tmp_path: Path) -> Non
     assert mcp_adapter(tmp_path, "check", "--config", "config.yaml").returncode == 0
     done = mcp_adapter(tmp_path, "check", "--connect", "--config", "config.yaml")
     assert done.returncode == 1
-    assert "core.auth.oauth.issuers[0]: The upstream server cannot be reached" in done.stderr
+    told = "core.auth.oauth.issuers[0]: The authorization server cannot be reached: it refused the connection"
+    assert told in done.stderr
+    counted = "config.yaml is fine, but 1 server and core.auth.oauth.issuers[0] cannot be reached."
+    assert done.stderr.splitlines()[-1] == counted

@@ -95,7 +95,7 @@ async def test_a_document_comes_whole(site: Site) -> None:
             UpstreamBroken,
             "The document is larger than 10 bytes.",
         ),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", UpstreamBroken, "The upstream server's answer is not valid HTTP."),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", UpstreamBroken, "The server's answer is not valid HTTP."),
     ],
 )
 async def test_any_other_answer_is_none(
