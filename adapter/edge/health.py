@@ -64,6 +64,7 @@ class Health:
     begun: float = field(default_factory=time.time, init=False)
     mounts: Mapping[str, MergedMount] = field(default_factory=dict, init=False)
     """The merged mounts, by their ids."""
+    _took: float | None = field(default=None, init=False)
     changed: SettingsState | None = field(default=None, init=False)
     """None while the settings are those of the start."""
 
@@ -117,7 +118,7 @@ class Health:
         body["adapter_wiring"] = wiring
         body["startup"] = {
             "state": "starting" if starting else "complete",
-            "seconds": round(time.time() - self.begun, 3),
+            "seconds": round(self._start_took(starting=starting), 3),
         }
         return _json(503 if reason else 200, body)
 
@@ -185,6 +186,19 @@ class Health:
         """No server has answered yet, and the time they are given for it is not over."""
         reached = any(watch.pulse.last_success is not None for watch in self.monitors.values())
         return bool(self.monitors) and not reached and self._may_still_start()
+
+    def _start_took(self, *, starting: bool) -> float:
+        """Seconds that the start takes, or took: until a server answered, or none was waited for any longer."""
+        took = time.time() - self.begun
+        if starting:
+            return took
+        if self._took is None:
+            answers = (each.pulse.first_success for each in self.monitors.values())
+            # Where nobody is pinged nobody is waited for.
+            last = time.time() if self.monitors else self.begun
+            first = min((at for at in answers if at is not None), default=last)
+            self._took = min(max(0.0, first - self.begun), self.settings.core.max_start_wait_seconds)
+        return self._took
 
     def _may_still_start(self) -> bool:
         """Tell whether the time is not over that servers are given to start."""

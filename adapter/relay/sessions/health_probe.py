@@ -123,6 +123,7 @@ class Pulse:
     latency: float | None = field(default=None, init=False)
     error: str | None = field(default=None, init=False)
     last_success: float | None = field(default=None, init=False)
+    first_success: float | None = field(default=None, init=False)
     last_attempt: float | None = field(default=None, init=False)
     refusal: str | None = field(default=None, init=False)
     refused_since: float | None = field(default=None, init=False)
@@ -290,6 +291,7 @@ class HealthMonitor:
         pulse.refusal, pulse.asks_oauth = own_session.refusal, own_session.asks_oauth
         pulse.latency = now - began
         pulse.last_success, pulse.failing_since = self._clock(), None
+        pulse.first_success = pulse.first_success or pulse.last_success
         if pulse.refusal is None:
             pulse.refused_since = None
         elif pulse.refused_since is None:
