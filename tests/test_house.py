@@ -23,9 +23,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 72_834,
+    "lines with code in adapter/": 72_867,
     "modules": 576,
-    "lines with code in tests/": 107_786,
+    "lines with code in tests/": 107_798,
     "settings": 360,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,

@@ -153,7 +153,7 @@ def _build_edge(app: App, verifier: TokenVerifier | None) -> None:
         from adapter.app.access.oauth_callers import build_verifier
 
         verifier = build_verifier(core.auth.oauth, app.log)
-    app.guard = guard = build_guard(settings, verifier)
+    app.guard = guard = build_guard(settings, verifier, app.log)
     app.bases = Bases(core.public_base_url, guard, core.trusted_proxies)
     app.health = Health(
         app.servers.values(),

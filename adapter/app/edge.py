@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
+from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.core import Core
@@ -137,12 +138,14 @@ def _places(settings: Settings) -> list[tuple[str, str]]:
 # --- access -----------------------------------------------------------------------------------------------------
 
 
-def build_guard(settings: Settings, verifier: TokenVerifier | None = None) -> Guard:
+def build_guard(
+    settings: Settings, verifier: TokenVerifier | None = None, log: FilteringBoundLogger | None = None
+) -> Guard:
     """Build the check of Host, Origin and token."""
     core = settings.core
     tokens = None
     if verifier is not None and core.auth.enabled:
-        tokens = AccessTokens(verifier, _resources(settings))
+        tokens = AccessTokens(verifier, _resources(settings), log)
     return Guard(core, _principals(core.auth) if core.auth.enabled else None, tokens)
 
 

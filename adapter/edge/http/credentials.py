@@ -4,8 +4,11 @@ resource; and the cookie of a person who signed in with their browser, in place 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
+
+from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.request import Fields
 from adapter.errors import ConsoleRefused, InsufficientScope, Unauthorized
@@ -14,6 +17,7 @@ from adapter.rules.access.browser_sessions import TAB_FIELD, RoleRules, is_own_p
 from adapter.rules.access.principals import Identity
 from adapter.rules.access.resources import ProtectedResource, challenge, refusal_of
 from adapter.rules.access.token_claims import VerifiedToken, digest_of
+from adapter.rules.text.unicode import shown
 
 if TYPE_CHECKING:
     from adapter.oauth.browser_sessions import BrowserSessions
@@ -21,6 +25,12 @@ if TYPE_CHECKING:
 
 CARRIER = "authorization"
 """The field, in lower case, that carries an access token (RFC 6750 §2.1); tokens in queries and bodies are none."""
+
+QUIET = 10.0
+"""Seconds after a refused token in which no other one at that resource is logged: anybody can send them."""
+
+LONGEST = 300
+"""Characters of what the log says of a token."""
 
 _FOREIGN = "The access token is not for this resource."
 
@@ -43,8 +53,15 @@ class AccessTokens:
     asks the verifier whether the token still counts; if not, everything that followed from it is found out anew.
     """
 
-    def __init__(self, verifier: TokenVerifier, resources: Mapping[str, ProtectedResource]) -> None:
+    def __init__(
+        self,
+        verifier: TokenVerifier,
+        resources: Mapping[str, ProtectedResource],
+        log: FilteringBoundLogger | None = None,
+    ) -> None:
         self._verifier = verifier
+        self._log = log
+        self._quiet: dict[str, float] = {}
         self.resources = dict(resources)
 
     def __repr__(self) -> str:
@@ -81,15 +98,35 @@ class AccessTokens:
         seen: SeenToken | None = headers.shared.get(self)
         verified = None if seen is None else seen.verified
         if verified is None:
+            if sent and seen is not None:
+                self._note(resource, seen.reason or Unauthorized.hint)
             raise _unauthorized(wanted, None if seen is None else seen.reason, sent=sent)
         refused = refusal_of(verified, wanted)
         if refused == "audience":
+            self._note(resource, _FOREIGN, verified)
             raise _unauthorized(wanted, _FOREIGN, sent=True)
         if refused == "scope":
             error = InsufficientScope()
+            self._note(resource, str(error), verified)
             error.challenge = challenge(wanted, verified.required_scopes, "insufficient_scope", str(error))
             raise error
         return Identity(verified.principal, withheld, verified.scopes, verified.claims, verified.expires)
+
+    def _note(self, resource: str, why: str, verified: VerifiedToken | None = None) -> None:
+        """Log why a token was refused, never the token. Of one that nobody vouches for no claim is told."""
+        now = time.monotonic()
+        if self._log is None or now < self._quiet.get(resource, 0.0):
+            return
+        self._quiet[resource] = now + QUIET
+        said = {}
+        if verified is not None:
+            found = {
+                "issuer": str(verified.claims.get("iss")),
+                "audiences": " ".join(sorted(verified.audiences)),
+                "scopes": " ".join(sorted(verified.scopes)),
+            }
+            said = {name: shown(text, LONGEST) for name, text in found.items()}
+        self._log.info("an access token was refused", resource=resource, why=shown(why, LONGEST), **said)
 
 
 def _unauthorized(resource: ProtectedResource, reason: str | None, *, sent: bool) -> Unauthorized:

@@ -90,6 +90,21 @@ async def test_too_few_scopes_are_403_with_those_that_are_needed(
         assert up.seen == []
 
 
+async def test_refused_tokens_are_logged_with_the_reason(
+    road: StartRoad, verifier: ScriptedVerifier, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once in a while for each mount, since anybody can send them; and never the token."""
+    foreign = verifier.issue("secret-foreign", audience="https://other.example", claims={"iss": ISSUER})
+    async with road(core=core(), verifier=verifier) as (_, _, client):
+        for _ in range(3):
+            head, _ = await client.request("POST", INITIALIZE, **foreign)
+            assert head.status == 401
+    said = capsys.readouterr().err
+    (line,) = (each for each in said.splitlines() if "an access token was refused" in each)
+    assert "not for this resource" in line and "https://other.example" in line and ISSUER in line
+    assert "secret-foreign" not in said
+
+
 async def test_static_tokens_count_beside_access_tokens(road: StartRoad, verifier: ScriptedVerifier) -> None:
     """In their header or as Bearer, without asking the issuer; a wrong one in the header lets nobody in."""
     token = verifier.issue("good")
