@@ -51,7 +51,7 @@ def test_check_tells_if_redis_cannot_be_reached(tmp_path: Path) -> None:
     done = mcp_adapter(tmp_path, "check", "--connect", "--config", "config.yaml")
     assert done.returncode == 1
     assert "state_persistence: Redis cannot be reached" in done.stderr
-    assert "2 servers cannot be reached" in done.stderr
+    assert "1 server and state_persistence cannot be reached" in done.stderr
     assert "s3cret" not in done.stdout + done.stderr
 
 
