@@ -23,7 +23,7 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 72_867,
+    "lines with code in adapter/": 72_872,
     "modules": 576,
     "lines with code in tests/": 107_798,
     "settings": 360,
