@@ -26,7 +26,7 @@ try:
     # It is not public. Without it a request that waits for another process's sign-in ends by its own timeout.
     from mcp.shared._request_clock import waiting_on_a_person
 except ImportError:
-    waiting_on_a_person = contextlib.nullcontext  # type: ignore[assignment]
+    waiting_on_a_person = contextlib.nullcontext  # type: ignore[assignment]  # a stand-in
 
 PATIENCE = 300.0
 """Seconds in which a person signs in."""
