@@ -62,9 +62,9 @@ def proof_of(auth: UpstreamAuth, index: int) -> ClientProof:
         why = error.strerror if isinstance(error, OSError) else str(error)
         place = f"servers[{index}].upstream.auth.private_key_file"
         raise SettingsError([Problem(place, f"{auth.private_key_file} cannot be used: {why}")]) from None
-    return SignedProof(
-        auth.client_id, key, time.time, key_id=auth.private_key_id, audience=auth.assertion_audience
-    )
+    # Some servers want their issuer identifier in it: RFC 7523 §3 leaves the audience open.
+    audience = None if auth.token_endpoint is None else auth.issuer
+    return SignedProof(auth.client_id, key, time.time, key_id=auth.private_key_id, audience=audience)
 
 
 def check_keys(settings: Settings) -> None:

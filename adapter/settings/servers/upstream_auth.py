@@ -17,7 +17,7 @@ AuthType = Literal[
 
 _CLIENT = (
     *("issuer", "token_endpoint", "client_id", "client_secret", "client_authentication"),
-    *("private_key_file", "private_key_id", "assertion_audience", "scopes", "resource", "audience"),
+    *("private_key_file", "private_key_id", "scopes", "resource", "audience"),
 )
 KEYS: dict[AuthType, tuple[str, ...]] = {
     "none": (),
@@ -63,11 +63,11 @@ class UpstreamAuth(Section):
     )
     """Proof of being the client; null: `private_key_jwt` with a `private_key_file`, else `client_secret_basic`."""
     private_key_file: Annotated[Path | None, BlankIsNull] = None
-    """PEM file with the private key for `private_key_jwt` (RFC 7523), relative to the settings file."""
+    """PEM file with the private key for `private_key_jwt` (RFC 7523), relative to the settings file. Assertions are for
+    the token endpoint, or for `issuer` where both are set.
+    """
     private_key_id: OptionalText = None
     """Key id (`kid`) under which the authorization server knows the public key."""
-    assertion_audience: OptionalText = None
-    """Audience of the signed assertion; null: the token endpoint."""
     scopes: Scopes = Field(default_factory=list)
     """Scopes to ask for."""
     resource: OptionalText = None
@@ -141,7 +141,7 @@ def _client_problems(auth: UpstreamAuth, path: str) -> Iterator[Problem]:
         needs, other = other, needs
     if getattr(auth, needs) is None:
         yield Problem(f"{path}.{needs}", f"is required for client_authentication {auth.method}")
-    for key in (other, "private_key_id", "assertion_audience"):
+    for key in (other, "private_key_id"):
         if getattr(auth, key) is not None and (key == other or auth.method != "private_key_jwt"):
             yield Problem(f"{path}.{key}", f"is not for client_authentication {auth.method}: remove it")
 

@@ -139,7 +139,7 @@ async def test_the_adapter_proves_itself_by_a_key(
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     )
     port = free_port()
-    named = {"assertion_audience": f"http://127.0.0.1:{port}"} if audience == "the issuer" else {}
+    named = {"token_endpoint": f"http://127.0.0.1:{port}/token"} if audience == "the issuer" else {}
     async with (
         authorization_server(tmp_path, port=port, clients=[holder_of(key, algorithm)]) as issuer,
         protected_server(fastmcp4_python, tmp_path, issuer) as upstream,
