@@ -53,7 +53,7 @@ def build_redis_store(settings: Settings, warn: Callable[[str], None] | None = N
     state, cache = settings.state_persistence.redis, settings.state_persistence.cache_seconds
     address = redis_address(state)
     try:
-        from adapter.state.redis.dialer import Dialer, RedisTls
+        from adapter.state.redis.dialer import Dialer
         from adapter.state.redis.layout import Layout
         from adapter.state.redis.nodes import RedisTimes
         from adapter.state.redis.store import RedisStore
@@ -63,11 +63,8 @@ def build_redis_store(settings: Settings, warn: Callable[[str], None] | None = N
         sentence = f"redis needs its driver: {install_line('redis')}"
         raise SettingsError([Problem("state_persistence.type", sentence)]) from None
     times = RedisTimes(cache=cache)
-    dialer = Dialer(
-        address, times.timeout, RedisTls(state.tls_ca_file, state.tls_cert_file, state.tls_insecure)
-    )
     # The rows of credentials need no work when they expire.
-    return RedisStore(dialer, Layout(state.key_base), times, warn or _warn, (NONCES,))
+    return RedisStore(Dialer(address, times.timeout), Layout(state.key_base), times, warn or _warn, (NONCES,))
 
 
 def _warn(sentence: str) -> None:

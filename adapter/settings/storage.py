@@ -80,6 +80,7 @@ class RedisState(Section):
     url: Annotated[SecretStr | None, BlankIsNull] = None
     """Address in one text, in place of `host` and others: `redis://user:password@host:6379/0`, `rediss://`,
     `redis+cluster://host,host`, `redis+sentinel://host,host/service/0`. User and password are percent-encoded.
+    `?ssl_ca_certs=FILE&ssl_certfile=FILE` name other certificates for TLS.
     """
     host: OptionalText = None
     """Host of the Redis server."""
@@ -95,10 +96,6 @@ class RedisState(Section):
     """Connect over TLS."""
     tls_insecure: bool = False
     """Connect over TLS without verifying the certificate."""
-    tls_ca_file: Annotated[Path | None, BlankIsNull] = None
-    """Certificates that sign the server's; null means those of the system."""
-    tls_cert_file: Annotated[Path | None, BlankIsNull] = None
-    """PEM file with the adapter's certificate and its key, for servers that ask for one."""
     key_base: Annotated[Text, Field(pattern=r"^[^{}\s]{1,200}$")] = "mcp_remote_adapter"
     """First part of every key; adapters with the same one are replicas of each other."""
 

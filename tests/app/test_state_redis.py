@@ -14,7 +14,7 @@ from adapter.extras import install_line
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
-from adapter.state.redis.address import RedisAddress, RedisServer, redis_address
+from adapter.state.redis.address import RedisAddress, RedisServer, RedisTls, redis_address
 from tests.hosted.databases import URL_PASSWORD, Server
 
 
@@ -33,10 +33,10 @@ def test_single_values_are_an_address() -> None:
     state = settings(
         host="h", port=7000, db=2, username="me", password="p@ss/%2F", tls=True
     ).state_persistence
-    wanted = RedisAddress((RedisServer("h", 7000),), "me", "p@ss/%2F", 2, tls=True)
+    wanted = RedisAddress((RedisServer("h", 7000),), "me", "p@ss/%2F", 2, tls=RedisTls())
     assert redis_address(state.redis) == wanted
     state = settings(host="h", tls_insecure=True).state_persistence
-    assert redis_address(state.redis) == RedisAddress((RedisServer("h", 6379),), tls=True)
+    assert redis_address(state.redis) == RedisAddress((RedisServer("h", 6379),), tls=RedisTls(insecure=True))
 
 
 def test_a_url_is_an_address() -> None:

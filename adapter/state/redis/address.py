@@ -11,6 +11,9 @@ from adapter.settings.storage import RedisState
 
 PORT, SENTINEL_PORT = 6379, 26379
 
+TLS_FILES = ("ssl_ca_certs", "ssl_certfile")
+"""The names in a query of the authorities' certificates, and of the own one with its key."""
+
 FORMS = "redis://, rediss://, redis+cluster://, rediss+cluster://, redis+sentinel:// or rediss+sentinel://"
 
 
@@ -19,6 +22,18 @@ class RedisServer(NamedTuple):
 
     host: str
     port: int
+
+
+class RedisTls(NamedTuple):
+    """TLS to the servers: the file ``ca`` replaces the authorities of the system, ``certificate`` has the own one with
+    its key.
+
+    ``insecure`` accepts any certificate.
+    """
+
+    ca: str | None = None
+    certificate: str | None = None
+    insecure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +47,7 @@ class RedisAddress:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     database: int = 0
-    tls: bool = False
+    tls: RedisTls | None = None
     cluster: bool = False
     service: str | None = None
     sentinel_username: str | None = None
@@ -44,7 +59,8 @@ def parse_address(url: str) -> RedisAddress:
 
     ``redis://user:password@host:6379/0``; ``rediss`` for TLS. ``redis+cluster://host:6379,other:6379`` names some
     nodes of a cluster. ``redis+sentinel://user:password@host:26379,other:26379/service/0`` names Sentinels; those have
-    a login of their own in the query: ``?sentinel_username=…&sentinel_password=…``.
+    a login of their own in the query: ``?sentinel_username=…&sentinel_password=…``. With TLS, ``?ssl_ca_certs=…`` and
+    ``ssl_certfile=…`` name files, as redis-py has it.
 
     Raises ValueError with a sentence that has nothing of the URL in it.
     """
@@ -59,13 +75,14 @@ def parse_address(url: str) -> RedisAddress:
         tuple(_endpoint(host, port) for host in hosts.split(",")),
         unquote(username) or None,
         unquote(password) or None,
-        tls=scheme == "rediss",
         cluster=kind == "cluster",
     )
     if len(address.endpoints) > 1 and not kind:
         raise ValueError("may name one server; several take redis+cluster:// or redis+sentinel://")
     path = [unquote(part) for part in parts.path.strip("/").split("/") if part]
-    query = parse_qsl(parts.query, keep_blank_values=True)
+    query = {name: value or None for name, value in parse_qsl(parts.query, keep_blank_values=True)}
+    if scheme == "rediss":
+        address = replace(address, tls=RedisTls(*(query.pop(name, None) for name in TLS_FILES)))
     return _with_sentinels(address, path, query) if kind == "sentinel" else _with_path(address, path, query)
 
 
@@ -86,23 +103,24 @@ def _endpoint(text: str, port: int) -> RedisServer:
     return RedisServer(host, int(digits))
 
 
-def _with_path(address: RedisAddress, path: list[str], query: list[tuple[str, str]]) -> RedisAddress:
+def _with_path(address: RedisAddress, path: list[str], query: dict[str, str | None]) -> RedisAddress:
     if query:
-        raise ValueError("may have no query: use the settings beside the URL")
+        raise ValueError(f"may only have {' and '.join(TLS_FILES)} in its query, with rediss")
     if len(path) > 1:
         raise ValueError("may have only the number of a database as its path")
     return replace(address, database=_database(path[0])) if path else address
 
 
-def _with_sentinels(address: RedisAddress, path: list[str], query: list[tuple[str, str]]) -> RedisAddress:
+def _with_sentinels(address: RedisAddress, path: list[str], query: dict[str, str | None]) -> RedisAddress:
     if len(path) not in (1, 2):
         raise ValueError("must have the name of the service as its path, and then the database: /service/0")
-    known = {"sentinel_username", "sentinel_password"}
-    if {name for name, _ in query} - known:
-        raise ValueError("may only have sentinel_username and sentinel_password in its query")
-    login = {name: value or None for name, value in query}
+    if query.keys() - {"sentinel_username", "sentinel_password"}:
+        raise ValueError(
+            "may only have sentinel_username and sentinel_password in its query, and with rediss "
+            f"{' and '.join(TLS_FILES)}"
+        )
     database = _database(path[1]) if len(path) == 2 else 0
-    return replace(address, service=path[0], database=database, **login)  # type: ignore[arg-type]  # names are known
+    return replace(address, service=path[0], database=database, **query)  # type: ignore[arg-type]  # names are known
 
 
 def _database(text: str) -> int:
@@ -120,10 +138,12 @@ def redis_address(state: RedisState) -> RedisAddress:
             state.username,
             password,
             state.db,
-            tls=state.tls or state.tls_insecure,
+            tls=RedisTls(insecure=state.tls_insecure) if state.tls or state.tls_insecure else None,
         )
     try:
         address = parse_address(state.url.get_secret_value())
     except ValueError as error:
         raise SettingsError([Problem("state_persistence.redis.url", str(error))]) from None
-    return replace(address, tls=address.tls or state.tls_insecure)
+    if state.tls_insecure:
+        return replace(address, tls=(address.tls or RedisTls())._replace(insecure=True))
+    return address

@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hiredis import pack_command
@@ -81,28 +80,6 @@ def unavailable(error: Exception) -> StoreUnavailable:
     return StoreUnavailable(UNREACHABLE)
 
 
-@dataclass(frozen=True, slots=True)
-class RedisTls:
-    """TLS to the servers: ``ca`` replaces the authorities of the system, ``certificate`` is the file of the own one and
-    its key.
-
-    ``insecure`` accepts any certificate.
-    """
-
-    ca: Path | None = None
-    certificate: Path | None = None
-    insecure: bool = False
-
-    def options(self) -> dict[str, Any]:
-        """The options of redis-py."""
-        paths = {"ssl_ca_certs": self.ca, "ssl_certfile": self.certificate}
-        given = {name: str(path) for name, path in paths.items() if path is not None}
-        return given | {
-            "ssl_cert_reqs": "none" if self.insecure else "required",
-            "ssl_check_hostname": not self.insecure,
-        }
-
-
 class LinkConnection(Connection):
     """A connection that is opened once, and written to without waiting."""
 
@@ -137,7 +114,6 @@ class Dialer:
 
     address: RedisAddress
     timeout: float
-    tls: RedisTls = field(default_factory=RedisTls)
 
     async def dial(self, endpoint: RedisServer | None = None) -> LinkConnection:
         """A connection to a server, without ``endpoint`` to the only one or the primary. Raises StoreUnavailable."""
@@ -160,7 +136,7 @@ class Dialer:
         options = self._options(self.address.username, self.address.password)
         if not self.address.cluster:
             options["db"] = self.address.database
-        made = LinkTlsConnection if self.address.tls else LinkConnection
+        made = LinkTlsConnection if self.address.tls is not None else LinkConnection
         return made(host=host, port=port, **options)
 
     def _options(self, username: str | None, password: str | None) -> dict[str, Any]:
@@ -174,14 +150,18 @@ class Dialer:
             "socket_keepalive": True,
             "retry": Retry(NoBackoff(), 0),
         }
-        return options | (self.tls.options() if self.address.tls else {})
+        if (tls := self.address.tls) is not None:
+            options["ssl_ca_certs"], options["ssl_certfile"] = tls.ca, tls.certificate
+            options["ssl_cert_reqs"] = "none" if tls.insecure else "required"
+            options["ssl_check_hostname"] = not tls.insecure
+        return options
 
     async def _primary(self) -> RedisServer:
         address = self.address
         if address.service is None:
             return address.endpoints[0]
         options = self._options(address.sentinel_username, address.sentinel_password)
-        sentinel = Sentinel([*address.endpoints], sentinel_kwargs={**options, "ssl": address.tls})  # type: ignore[no-untyped-call]  # as above
+        sentinel = Sentinel([*address.endpoints], sentinel_kwargs={**options, "ssl": address.tls is not None})  # type: ignore[no-untyped-call]  # as above
         try:
             host, port = await sentinel.discover_master(address.service)
         except MasterNotFoundError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.state.redis.address import RedisAddress, RedisServer, parse_address
+from adapter.state.redis.address import RedisAddress, RedisServer, RedisTls, parse_address
 
 A, B = RedisServer("a", 6379), RedisServer("b", 7000)
 
@@ -16,11 +16,12 @@ A, B = RedisServer("a", 6379), RedisServer("b", 7000)
         ("redis://a:6379/", RedisAddress((A,))),
         ("redis://[::1]:7000/3", RedisAddress((RedisServer("::1", 7000),), database=3)),
         ("redis://[::1]", RedisAddress((RedisServer("::1", 6379),))),
-        ("rediss://me@a", RedisAddress((A,), "me", tls=True)),
+        ("rediss://me@a", RedisAddress((A,), "me", tls=RedisTls())),
         ("redis://:p%40ss%2F%3A@a", RedisAddress((A,), None, "p@ss/:")),
         ("redis://me:p@ss@a", RedisAddress((A,), "me", "p@ss")),
         ("redis+cluster://me:x@a,b:7000", RedisAddress((A, B), "me", "x", cluster=True)),
-        ("rediss+cluster://a", RedisAddress((A,), tls=True, cluster=True)),
+        ("rediss://a?ssl_ca_certs=/ca.pem", RedisAddress((A,), tls=RedisTls("/ca.pem"))),
+        ("rediss+cluster://a", RedisAddress((A,), tls=RedisTls(), cluster=True)),
         (
             "redis+sentinel://me:x@a,b:7000/main/2?sentinel_username=s&sentinel_password=%26y",
             RedisAddress(
@@ -33,7 +34,10 @@ A, B = RedisServer("a", 6379), RedisServer("b", 7000)
                 sentinel_password="&y",
             ),
         ),
-        ("rediss+sentinel://a/main", RedisAddress((RedisServer("a", 26379),), tls=True, service="main")),
+        (
+            "rediss+sentinel://a/main?ssl_certfile=%2Fown.pem",
+            RedisAddress((RedisServer("a", 26379),), tls=RedisTls(None, "/own.pem"), service="main"),
+        ),
     ],
 )
 def test_a_url_is_an_address(url: str, address: RedisAddress) -> None:
@@ -56,7 +60,8 @@ def test_a_url_is_an_address(url: str, address: RedisAddress) -> None:
         ("redis+cluster://u:s3cret@a,,b", "must name each server"),
         ("redis://u:s3cret@a/x", "must have the number of a database"),
         ("redis://u:s3cret@a/0/1", "may have only the number of a database"),
-        ("redis://u@a?password=s3cret", "may have no query"),
+        ("redis://u@a?password=s3cret", "may only have ssl_ca_certs"),
+        ("redis://u:s3cret@a?ssl_ca_certs=s3cret", "with rediss"),
         ("redis+sentinel://u:s3cret@a", "must have the name of the service"),
         ("redis+sentinel://u:s3cret@a/m/x", "must have the number of a database"),
         ("redis+sentinel://u:s3cret@a/m?s3cret=1", "may only have sentinel_username"),

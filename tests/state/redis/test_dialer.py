@@ -14,8 +14,8 @@ import pytest
 
 from adapter.errors import StoreUnavailable
 from adapter.state.port import ABSENT, Put
-from adapter.state.redis.address import RedisServer, parse_address
-from adapter.state.redis.dialer import Dialer, RedisTls, cluster_map, slot_of
+from adapter.state.redis.address import RedisServer, RedisTls, parse_address
+from adapter.state.redis.dialer import Dialer, cluster_map, slot_of
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.nodes import RedisTimes
 from adapter.state.redis.store import RedisStore
@@ -99,14 +99,14 @@ def secured(authority: certificates.Authority) -> Iterator[Server]:
 
 
 def store_over(server: Server, tls: RedisTls, host: str = "127.0.0.1") -> RedisStore:
-    address = replace(servers.dialer([server]).address, tls=True, endpoints=(RedisServer(host, server.port),))
-    return RedisStore(Dialer(address, 2.0, tls), Layout("test", 4), TIMES)
+    address = replace(servers.dialer([server]).address, tls=tls, endpoints=(RedisServer(host, server.port),))
+    return RedisStore(Dialer(address, 2.0), Layout("test", 4), TIMES)
 
 
 async def test_a_server_over_tls(secured: Server, authority: certificates.Authority) -> None:
     """With the authority of the server and a certificate of its own, or without looking at the server's."""
-    own = RedisTls(authority.path, authority.issue("adapter")[0])
-    for tls in (own, replace(own, ca=None, insecure=True)):
+    own = RedisTls(str(authority.path), str(authority.issue("adapter")[0]))
+    for tls in (own, own._replace(ca=None, insecure=True)):
         store, other = store_over(secured, tls), store_over(secured, tls)
         ear = Ear()
         store.listeners.append(ear)
@@ -121,10 +121,10 @@ async def test_a_certificate_that_is_not_trusted(
     secured: Server, authority: certificates.Authority, tmp_path: Path
 ) -> None:
     """A server of an unknown authority, and one with another name, are told as a failure of TLS."""
-    own = RedisTls(authority.path, authority.issue("adapter")[0])
+    own = RedisTls(str(authority.path), str(authority.issue("adapter")[0]))
     stores = [
-        store_over(secured, replace(own, ca=None)),
-        store_over(secured, replace(own, ca=certificates.Authority(tmp_path).path)),
+        store_over(secured, own._replace(ca=None)),
+        store_over(secured, own._replace(ca=str(certificates.Authority(tmp_path).path))),
         store_over(secured, own, "localhost"),
     ]
     for store in stores:
