@@ -174,7 +174,7 @@ def _print(
             print(f"{prefix}{server.id}: access of {rule}")
     if (audit := settings.core.audit).enabled:
         place = "stdout" if audit.file is None else str(audit.file)
-        print(f"{prefix}audit log: {place}; calls that cannot be recorded: {audit.on_failure}")
+        print(f"{prefix}audit log: {place}")
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     for each in reached:

@@ -70,14 +70,8 @@ class AuditSettings(Section):
     """File that lines are appended to; opened again when it was renamed."""
     stdout: bool = False
     """Write the lines to standard output."""
-    arguments_digest: bool = False
-    """Add the SHA-256 digest of a call's arguments, as canonical JSON; with `arguments_key` the HMAC."""
     arguments_key: Annotated[SecretStr | None, BlankIsNull] = None
-    """Key of the HMAC-SHA-256 over arguments."""
-    on_failure: Literal["refuse", "allow"] = "refuse"
-    """Calls while the log cannot be written: `refuse` withholds answers and refuses calls, `allow` goes on without a
-    record.
-    """
+    """Key of the HMAC-SHA-256 of a call's arguments, as canonical JSON; null adds none to the lines."""
 
     @property
     def enabled(self) -> bool:
@@ -87,7 +81,5 @@ class AuditSettings(Section):
     def _contradictions(self) -> Iterator[str]:
         if self.file is not None and self.stdout:
             yield "file and stdout are both set: choose one"
-        if not self.enabled and (self.arguments_digest or self.arguments_key is not None):
+        if not self.enabled and self.arguments_key is not None:
             yield "nothing is recorded: set file or stdout"
-        if self.arguments_key is not None and not self.arguments_digest:
-            yield "arguments_key is of no use without arguments_digest"

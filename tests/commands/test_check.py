@@ -241,10 +241,10 @@ def test_passthrough_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_the_audit_log_is_shown(tmp_path: Path) -> None:
-    """Its place, and the treatment of calls without a record; nothing is written by a check."""
+    """Its place; nothing is written by a check."""
     text = servers(a="http://u:1/mcp") + "core: {audit: {file: audit.log}}\n"
     line, _ = checked(tmp_path, text).stdout.splitlines()
-    assert line == f"audit log: {tmp_path / 'audit.log'}; calls that cannot be recorded: refuse"
+    assert line == f"audit log: {tmp_path / 'audit.log'}"
     assert not (tmp_path / "audit.log").exists()
 
 

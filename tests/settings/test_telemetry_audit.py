@@ -22,9 +22,7 @@ def test_nothing_is_recorded_unless_it_is_asked_for() -> None:
     ("values", "sentence"),
     [
         ({"file": "a", "stdout": True}, "choose one"),
-        ({"arguments_digest": True}, "nothing is recorded"),
-        ({"stdout": True, "arguments_key": "k"}, "of no use"),
-        ({"stdout": True, "on_failure": "ignore"}, "refuse"),
+        ({"arguments_key": "k"}, "nothing is recorded"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(values: dict[str, Any], sentence: str) -> None:

@@ -76,11 +76,6 @@ class AuditTrail:
     background: BackgroundTasks
     log: FilteringBoundLogger
 
-    @property
-    def strict(self) -> bool:
-        """True where no call goes on without a record."""
-        return self.settings.on_failure == "refuse"
-
     def begin(self, ask: ClientRequest, since: float) -> AuditedMessage | None:
         """The message, if there are requests in it to record."""
         asked = ask.envelope
@@ -118,23 +113,20 @@ class AuditTrail:
         """Do what comes before a message is sent: where the log fails, or digests are asked for. Raises
         AuditUnavailable.
         """
-        if self.sink.failing and self.strict:
+        if self.sink.failing:
             await self._require()
-        if self.settings.arguments_digest:
+        if (key := self.settings.arguments_key) is not None:
             audited = (each for each in requests_of(message.asked) if each.method in AUDITED)
             for record, each in zip(self.records_of(message, ask), audited, strict=True):
-                await self._digest(record, each.body)
+                await self._digest(record, each.body, key.get_secret_value().encode())
 
-    async def _digest(self, record: AuditRecord, body: bytes) -> None:
+    async def _digest(self, record: AuditRecord, body: bytes, key: bytes) -> None:
         if record.method != "resources/read":
-            key = self.settings.arguments_key
-            digest = partial(_digest, body, None if key is None else key.get_secret_value().encode())
+            digest = partial(_digest, body, key)
             record.arguments = await asyncio.to_thread(digest) if len(body) > APART else digest()
 
     async def file(self, event: str, file: FileRecord) -> None:
-        """Record that a file was taken in or is about to be sent. Raises AuditUnavailable where nothing goes on without
-        a record.
-        """
+        """Record that a file was taken in or is about to be sent. Raises AuditUnavailable."""
         kind, _, owner = file.owner.partition(":")
         record = AuditRecord(
             event,
@@ -157,7 +149,7 @@ class AuditTrail:
         await self.sink.write(record.line(self.place))
 
     async def write(self, records: Iterable[AuditRecord], outcome: RequestOutcome, size: int = 0) -> None:
-        """Write the records that are not written yet. Raises AuditUnavailable where no call goes on without."""
+        """Write the records that are not written yet. Raises AuditUnavailable."""
         for each in records:
             if each.written:
                 continue
@@ -170,9 +162,8 @@ class AuditTrail:
                 await self.sink.write(each.line(self.place))
             except AuditUnavailable:
                 if not was_failing:
-                    self.log.error("the audit log cannot be written", strict=self.strict)
-                if self.strict:
-                    raise
+                    self.log.error("the audit log cannot be written")
+                raise
 
     def write_later(self, records: list[AuditRecord], outcome: RequestOutcome) -> None:
         """Write the records that are not written yet, for nobody who waits."""
@@ -240,7 +231,7 @@ class AuditTrail:
             raise
 
 
-def _digest(body: bytes, key: bytes | None) -> str:
+def _digest(body: bytes, key: bytes) -> str:
     return arguments_digest(value_at(parse(body), "params", "arguments"), key)
 
 

@@ -151,7 +151,7 @@ class ObservedRelay:
         began = time.perf_counter()
         try:
             if trail is not None and (message := trail.begin(ask, began)) is not None:
-                if trail.sink.failing or trail.settings.arguments_digest:
+                if trail.sink.failing or trail.settings.arguments_key is not None:
                     await trail.prepare(message, ask)
                 recorded = message
                 # A compressed answer would not tell its outcome.

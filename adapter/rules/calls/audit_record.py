@@ -144,12 +144,12 @@ def session_digest(session_key: str) -> str:
     return hashlib.sha256(b"audit " + session_key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def arguments_digest(arguments: object, key: bytes | None) -> str:
-    """The digest of arguments as canonical JSON, equal for equal values in any spelling; with a key their HMAC."""
-    text = canonical(arguments)
-    if key is None:
-        return f"sha256:{hashlib.sha256(text).hexdigest()}"
-    return f"hmac-sha256:{hmac.digest(key, text, 'sha256').hex()}"
+def arguments_digest(arguments: object, key: bytes) -> str:
+    """The HMAC of arguments as canonical JSON, equal for equal values in any spelling.
+
+    Without a key, whoever has the log could try out what short arguments were.
+    """
+    return f"hmac-sha256:{hmac.digest(key, canonical(arguments), 'sha256').hex()}"
 
 
 # Parsers of URLs take backslashes for slashes, and need none after these schemes (WHATWG, "URL parsing").
