@@ -206,7 +206,7 @@ class FileStages:
         rule = ConsumerRule(
             server=self.entry.id,
             argument=adapter.file_path_argument,
-            delivery="file_uri" if adapter.uri_prefix else adapter.delivery,
+            delivery=adapter.delivery,
             inline_limit=adapter.max_inline_bytes,
             plain_paths=adapter.allow_plain_paths,
             edits=adapter.edits,

@@ -23,7 +23,9 @@ def consumer(place: Path, **keys: Any) -> UploadConsumer:
     return found
 
 
-@pytest.mark.parametrize("more", [{}, {"delivery": "path"}, {"delivery": "file_uri"}, {"uri_prefix": True}])
+@pytest.mark.parametrize(
+    "more", [{}, {"delivery": "path"}, {"delivery": "file_uri"}, {"uri_prefix": True}, {"uri_prefix": None}]
+)
 def test_a_tool_with_a_path_may_edit(tmp_path: Path, more: dict[str, Any]) -> None:
     """Its changes are in the file, so they can be taken from there."""
     assert consumer(tmp_path, edits=True, **more).edits is True
