@@ -53,8 +53,6 @@ class TelemetrySettings(Section):
     """Headers added to every export; their values are secrets."""
     emit_logs: bool = False
     """Export log lines too."""
-    service_name: Text = "mcp-adapter"
-    """Name of this service in the exported data."""
     prometheus: PrometheusSettings = Field(default_factory=PrometheusSettings)
 
     @property

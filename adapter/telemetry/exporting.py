@@ -14,9 +14,10 @@ from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.util.types import AttributeValue
 
 from adapter.settings.telemetry import TelemetrySettings as Settings
 from adapter.telemetry.metric_registry import MetricRegistry
@@ -50,7 +51,7 @@ def open_providers(settings: Settings, registry: MetricRegistry | None = None) -
     OpenTelemetry's environment variables.
     """
     worker = values_of_this_process()
-    resource = _resource(settings, worker)
+    resource = _resource(worker)
     spans, metrics, lines = exporter_types(settings)
     traces = TracerProvider(resource=resource)
     traces.add_span_processor(BatchSpanProcessor(spans(**_options(settings, "traces"))))
@@ -73,8 +74,9 @@ def _up(_: CallbackOptions) -> Iterator[Observation]:
     yield Observation(1, {"version": VERSION})
 
 
-def _resource(settings: Settings, worker: WorkerValues | None) -> Resource:
-    named = {"service.name": settings.service_name}
+def _resource(worker: WorkerValues | None) -> Resource:
+    # Without a name in OpenTelemetry's variables the SDK would call it an unknown service.
+    named: dict[str, AttributeValue] = {"service.name": SCOPE, **OTELResourceDetector().detect().attributes}
     if worker is not None:
         # Each worker exports its own numbers, and a collector adds up those of different instances only.
         named["service.instance.id"] = f"{socket.gethostname()}/{worker.folder.name}/{worker.seat}"

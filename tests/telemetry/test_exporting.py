@@ -62,15 +62,15 @@ def assert_received(collector: Collector) -> None:
     assert metrics[TOOL_AUTH_FAILURES.name].sum.data_points[0].as_double == 1
 
 
-async def test_h34_h35_over_http() -> None:
+async def test_h34_h35_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spans and counts reach a collector over HTTP, below the endpoint's path and with its credentials."""
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "adapter")
     async with http_collector() as collector:
         telemetry = opened(
             collector,
             transport="http",
             endpoint=collector.url.replace("http://", "http://ada:pa%20ss@") + "/otlp/",
             headers={"X-Tenant": "shop"},
-            service_name="adapter",
         )
         work(telemetry)
         assert await telemetry.close()

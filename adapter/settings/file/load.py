@@ -217,6 +217,7 @@ RETIRED: Mapping[str, str] = {
     "telemetry.max_queue_size": "at most 5000 spans wait for export",
     "telemetry.periodic_flush_seconds": "spans are exported every 5 s, and as soon as there are 256",
     "telemetry.queue_batch_size": "one export has at most 256 spans",
+    "telemetry.service_name": "OpenTelemetry's OTEL_SERVICE_NAME names the service, else it is mcp-adapter",
     "telemetry.service_namespace": "OpenTelemetry's OTEL_RESOURCE_ATTRIBUTES names it",
     "telemetry.shutdown_drain_timeout_seconds": "the rest is exported within 10 s",
     "servers.[].upstream.restart": "the pause between failed starts doubles from 1 s to 60 s",

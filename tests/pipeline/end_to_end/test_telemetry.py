@@ -218,7 +218,7 @@ async def test_h36_telemetry_is_off_unless_the_settings_turn_it_on(
             ({}, {}, False),
             ({"ADAPTER_TELEMETRY__ENABLED": "true"}, {}, True),
             ({"ADAPTER_TELEMETRY__ENABLED": "true"}, {"telemetry.enabled": "false"}, False),
-            ({}, {"telemetry.enabled": "true", "telemetry.service_name": "mine"}, True),
+            ({}, {"telemetry.enabled": "true"}, True),
         ):
             collector.deliveries.clear()
             async with living(
@@ -227,4 +227,4 @@ async def test_h36_telemetry_is_off_unless_the_settings_turn_it_on(
                 assert (front.app.telemetry is not None) is expected
                 await front.call("find", {"q": "x"}, path="/mcp/shop")
             assert bool(collector.spans()) is expected
-        assert collector.resources()[0]["service.name"] == "mine"
+        assert collector.resources()[0]["service.name"] == "mcp-adapter"
