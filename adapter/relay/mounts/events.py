@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,16 +20,15 @@ from adapter.relay.server import Server
 from adapter.rules.access.headers import of_changed_body
 from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.mounts.lists import changes_in
-from adapter.rules.mounts.member_ids import HINTS as ID_HINTS
-from adapter.rules.mounts.member_ids import downward
-from adapter.rules.mounts.uris import HINTS as URI_HINTS
+from adapter.rules.mounts.member_ids import HINTS, downward
+from adapter.rules.mounts.uris import UriTable
 from adapter.upstream.port import Sink
 from adapter.wire.envelope import dump, parse, read_response
 from adapter.wire.outline import skeleton
 from adapter.wire.sse import SseEvent, SseReader, replace_data, replace_id
 
-_METHOD = b'"method"'
-_HINTS = (*({*ID_HINTS, *URI_HINTS} - {_METHOD}), b"\nid", b"\rid")
+_METHOD = HINTS[0]
+_HINTS = (*HINTS[1:], b"\nid", b"\rid")
 _FIRST_ID = (b"id", b"\xef\xbb\xbfid")
 """A stream may begin with the mark of its coding."""
 
@@ -40,8 +39,8 @@ News = Callable[[str, ListShape], None]
 """Is given the id of a server that says that a list has changed, and which."""
 
 
-Uris = Callable[[str, bytes], bytes]
-"""Gives a message of the server of that id with the URIs that clients of the mount know."""
+Uris = Callable[[], UriTable] | None
+"""Gives the URIs that clients of the mount know; None where one server is all there is."""
 
 
 def is_plain(data: bytes, own: Number) -> bool:
@@ -63,11 +62,6 @@ def is_plain(data: bytes, own: Number) -> bool:
     return not data.startswith(_FIRST_ID)
 
 
-def same_uris(server: str, data: bytes) -> bytes:  # noqa: ARG001 (one of Uris)
-    """The message as it is: where one server is all there is."""
-    return data
-
-
 @dataclass(eq=False, repr=False)
 class MemberEvents:
     """Reads the stream of one server, and gives what clients may have of it. ``news``: see News, ``uris``: see Uris.
@@ -80,7 +74,7 @@ class MemberEvents:
 
     server: Server
     news: News
-    uris: Uris = same_uris
+    uris: Uris = None
     session: MountSession | None = None
     own: Number = None
     resumed: bool = field(default=False, kw_only=True)
@@ -91,30 +85,15 @@ class MemberEvents:
 
     def __post_init__(self) -> None:
         self._id, self._limit = self.server.id, self.server.rules.answer_limit
-        self._reader = SseReader(self._limit)
-
-    @property
-    def last_id(self) -> bytes:
-        """The id of the last event, as the server gave it."""
-        return self._reader.last_id
-
-    @property
-    def retry(self) -> int | None:
-        """Milliseconds after which the server wants its stream to be asked for again."""
-        return self._reader.retry
-
-    @property
-    def rest(self) -> bytes:
-        """What the stream ended with that is no whole event."""
-        return self._reader.rest
+        self.reader = SseReader(self._limit)
 
     async def feed(self, chunk: bytes) -> bytes:
         """The events that a chunk completes, as the client may have them. Raises AnswerTooLarge."""
         try:
-            events = self._reader.feed(chunk)
+            events = self.reader.feed(chunk)
         except MessageTooLong:
             raise too_large(self._limit) from None
-        self._inside = self._reader.inside
+        self._inside = self.reader.inside
         return b"".join([await self._told_apart(event) for event in events])
 
     async def _told_apart(self, event: SseEvent) -> bytes:
@@ -140,7 +119,7 @@ class MemberEvents:
         if data.lstrip()[:1] == b"[" or (isinstance(message, dict) and not self._belongs(text, message)):
             return None
         marked = None if self.session is None else self.session.marked(self._id)
-        return self.uris(self._id, downward(self._id, data, marked))
+        return downward(self._id, data, marked, self.uris)
 
     def _belongs(self, text: bytes, message: dict[str, Any]) -> bool:
         """Tell whether a message is no answer, or one that this stream may carry."""
@@ -157,25 +136,21 @@ class MemberEvents:
         session = self.session
         return self.resumed and session is not None and not session.asks_another(self._id, number)
 
-    async def whole(self, answer: ClientResponse) -> AsyncGenerator[bytes, None]:
-        """The whole events of an answer, as they come. Raises as its body does."""
+    async def pieces(self, answer: ClientResponse, *, torn: bool = True) -> AsyncGenerator[bytes, None]:
+        """The body of an answer, piece by piece; ``torn``: also what it ends with that is no whole event. Raises as
+        that does.
+        """
         async for chunk in pieces_of(answer):
             if piece := await self.feed(chunk):
                 yield piece
-
-    async def pieces(self, answer: ClientResponse) -> AsyncGenerator[bytes, None]:
-        """The body of an answer, piece by piece. Raises as that does."""
-        async with aclosing(self.whole(answer)) as events:
-            async for piece in events:
-                yield piece
-        if self.rest:
-            yield self.rest
+        if torn and self.reader.rest:
+            yield self.reader.rest
 
     async def pour(self, body: Flow, sink: Sink) -> None:
         """The same for a body that can be poured."""
         self._sink = sink
         await body.pour(self)
-        if (rest := self._reader.rest) and not sink.put(rest):
+        if (rest := self.reader.rest) and not sink.put(rest):
             await sink.drained()
 
     def put(self, chunk: bytes, *, more: bool = False) -> bool:
@@ -209,7 +184,7 @@ async def told_apart(
     answer: ClientResponse,
     server: Server,
     news: News,
-    uris: Uris = same_uris,
+    uris: Uris = None,
     session: MountSession | None = None,
     own: Number = None,
 ) -> ClientResponse:
@@ -237,7 +212,7 @@ async def told_apart(
     elif not isinstance(body, bytes):
         answer.body, answer.length = events.pieces(ClientResponse(answer.status, answer.headers, body)), None
     else:
-        said = await events.feed(body) + events.rest if streams else await events.judged(body)
+        said = await events.feed(body) + events.reader.rest if streams else await events.judged(body)
         if said is None and answer.status < 400:
             raise UpstreamBroken(f"The server {server.id} answered a request that it was not sent.")
         if said is not None and said != body:

@@ -34,7 +34,7 @@ from adapter.rules.mounts.lists import (
     read_cursor,
 )
 from adapter.rules.mounts.names import HiddenName, NameTable, NamingRules, Owner, ServerNames
-from adapter.rules.mounts.uris import ServerUris, UriTable, names_uri
+from adapter.rules.mounts.uris import ServerUris, UriTable
 from adapter.state.port import Store, StoreListener
 from adapter.wire.envelope import INVALID_PARAMS, Envelope, error_response
 from adapter.wire.eras import MODERN, Era
@@ -283,12 +283,11 @@ class MountLists(StoreListener):
             found = self._uri_table(*await self._all_uris(ask, session)).owner(uri)
         return found
 
-    def told_apart(self, ask: ClientRequest, session: MountSession | None, server: str, data: bytes) -> bytes:
-        """A message of a server with the URIs that clients know, as far as lists are known."""
-        if len(self.servers) == 1 or not names_uri(data):
-            return data
-        lists = [self._last(shape, ask, session) for shape in (RESOURCES, TEMPLATES)]
-        return self._uri_table(*lists).told_apart(server, data)
+    def last_uris(self, ask: ClientRequest, session: MountSession | None) -> Callable[[], UriTable] | None:
+        """Gives the owners of URIs as far as lists are known; None where one server owns them all."""
+        if len(self.servers) == 1:
+            return None
+        return lambda: self._uri_table(*(self._last(shape, ask, session) for shape in (RESOURCES, TEMPLATES)))
 
     def _last(self, shape: ListShape, ask: ClientRequest, session: MountSession | None) -> list[HeldList]:
         """The lists that this caller had last, which are empty and without a number where there are none."""
@@ -333,8 +332,7 @@ class MountLists(StoreListener):
         if table is None:
             pairs = zip(resources, templates, strict=True)
             servers = [
-                ServerUris.of(one.entries.server, one.entries.names, other.entries.names)
-                for one, other in pairs
+                ServerUris(one.entries.server, one.entries.names, other.entries.names) for one, other in pairs
             ]
             table = UriTable(servers, self.rules.files)
             self._uris.put(key, table)

@@ -84,7 +84,7 @@ class MemberRequests:
         own = message_to(ask, server, session_id, message, message.name if is_renamed else None)
         if session is None:
             answer = await self.relay.handle(own)
-            uris = partial(self.lists.told_apart, ask, None)
+            uris = self.lists.last_uris(ask, None)
             return await told_apart(answer, server, self.lists.changed, uris, own=message.id)
         self.sessions.in_agreed_version(own)
         self._keep_route(ask, session, own)
@@ -100,7 +100,7 @@ class MemberRequests:
         answered = partial(session.under_way.pop, message.id, None)
         try:
             answer = await self.relay.handle(own)
-            uris = partial(self.lists.told_apart, ask, session)
+            uris = self.lists.last_uris(ask, session)
             answer = await told_apart(answer, server, self.lists.changed, uris, session, message.id)
         except BaseException:
             answered()

@@ -117,7 +117,7 @@ class MergedStream:
         from behind its last event. Returns where the server has none.
         """
         pause, resumed = SHORTEST_PAUSE, after is not None
-        uris = partial(self.lists.told_apart, self.ask, self.session)
+        uris = self.lists.last_uris(self.ask, self.session)
         while True:
             events = MemberEvents(
                 server,
@@ -132,7 +132,7 @@ class MergedStream:
                 try:
                     if not _is_stream(answer):
                         return
-                    async for piece in events.whole(answer):
+                    async for piece in events.pieces(answer, torn=False):
                         await self._pieces.put(piece)
                     pause = SHORTEST_PAUSE
                 finally:
@@ -143,8 +143,8 @@ class MergedStream:
                     context = {"message": f"the stream of the server {server.id} failed", "exception": error}
                     asyncio.get_running_loop().call_exception_handler(context)
                 pause = min(2 * pause, LONGEST_PAUSE)
-            after = events.last_id.decode("latin-1") or after
-            await asyncio.sleep(max(pause, min((events.retry or 0) / 1000, LONGEST_PAUSE)))
+            after = events.reader.last_id.decode("latin-1") or after
+            await asyncio.sleep(max(pause, min((events.reader.retry or 0) / 1000, LONGEST_PAUSE)))
 
 
 async def open_stream(

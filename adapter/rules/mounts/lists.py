@@ -13,7 +13,7 @@ from adapter.rules.access.visible_lists import SHAPES, ListShape, entry_name
 from adapter.rules.mounts.names import NameTable
 from adapter.rules.mounts.uris import UriTable
 from adapter.rules.tools.lists import MOST_ITEMS, certain_outline, next_cursor, says_no_such_method
-from adapter.wire.envelope import dump, parse
+from adapter.wire.envelope import dump, parse, value_at
 from adapter.wire.outline import Reader
 from adapter.wire.piecewise import Piecewise, one_piece
 from adapter.wire.spans import Edit, Replace, edit
@@ -122,26 +122,22 @@ Change = Callable[[str, str, bytes], bytes | None]
 
 def change_of(kind: ListShape, names: NameTable | None, uris: UriTable) -> Change:
     """The change that entries of this kind need. ``names`` are those of tools or prompts."""
-    if kind in (TOOLS, PROMPTS):
-        assert names is not None, "tools and prompts have names"
-        return partial(_renamed, names, uris)
-    show = uris.shown if kind is RESOURCES else uris.shown_template
-    return partial(_told_apart, kind.name, show)
+    if kind is TEMPLATES:
+        return partial(_changed, kind.name, uris.shown_template, uris)
+    return partial(_changed, kind.name, uris.shown if names is None else names.shown, uris)
 
 
-def _renamed(names: NameTable, uris: UriTable, server: str, name: str, entry: bytes) -> bytes | None:
-    shown = names.shown(server, name)
+def _changed(
+    member: str, show: Callable[[str, str], str | None], uris: UriTable, server: str, name: str, entry: bytes
+) -> bytes | None:
+    """The entry under the name or URI that clients see, with links as they see them."""
+    shown = show(server, name)
     if shown is None:
         return None
-    edits: list[Edit] = [] if shown == name else [Replace(("name",), dump(shown))]
+    edits: list[Edit] = [] if shown == name else [Replace((member,), dump(shown))]
     if _LINK in entry:
-        edits += uris.edits_of_links(server, parse(entry))
+        edits += uris.edits(server, {"_meta": value_at(parse(entry), "_meta")})
     return edit(entry, edits) if edits else entry
-
-
-def _told_apart(member: str, show: Callable[[str, str], str], server: str, uri: str, entry: bytes) -> bytes:
-    shown = show(server, uri)
-    return entry if shown == uri else edit(entry, [Replace((member,), dump(shown))])
 
 
 class MergedList(NamedTuple):

@@ -1,4 +1,5 @@
-"""Ids that the servers of a merged mount choose, told apart for its clients, and back again. Pure.
+"""Messages of the servers of a merged mount: the ids that these choose are told apart for clients, and back again, and
+so are URIs. Pure.
 
 Servers choose ids without knowing of each other: those of their requests, progress tokens, tasks and events, and the
 states of requests. To clients each is ``SERVER.ID``, where ID is its JSON text (of a task or a state, its text); ids of
@@ -9,10 +10,11 @@ who reads messages here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
+from adapter.rules.mounts.uris import UriTable
 from adapter.wire.envelope import dump, list_at, parse, value_at
 from adapter.wire.shared_ids import CANCELLED, TOKEN, named, tagged, token_of
 from adapter.wire.spans import Edit, Path, Replace, edit, find
@@ -65,15 +67,18 @@ def member_id(value: object, servers: Collection[str]) -> MemberId | None:
     return MemberId(found[0], text) if is_id else None
 
 
-HINTS = (b'"method"', b'"taskId"', b'"requestState"', b"\\u")
-"""One of these is in any message that has an id of a server's: an escape may hide a key."""
+HINTS = (b'"method"', b'"taskId"', b'"requestState"', b'"uri"', b"resourceUri", b"\\u")
+"""One of these is in any message with an id or a URI that is told apart: an escape may hide a key."""
+
+_OF_URIS = HINTS[3:]
 
 
-def downward(server: str, data: bytes, marked: str | None = None) -> bytes:
+def downward(
+    server: str, data: bytes, marked: str | None = None, uris: Callable[[], UriTable] | None = None
+) -> bytes:
     """A message of a server as the clients of the mount may have it. ``marked`` stands for the server in ids of its
-    requests.
+    requests. ``uris`` are told apart, where there are several servers.
     """
-    marked = marked or server
     if len(data) > LARGEST or not any(hint in data for hint in HINTS):
         return data
     try:
@@ -85,11 +90,13 @@ def downward(server: str, data: bytes, marked: str | None = None) -> bytes:
     edits: list[Edit] = [Replace(path, dump(f"{server}.{task}")) for path, task in _tasks(message)]
     if isinstance(message.get("method"), str):
         if message.get("id") is not None:
-            edits.append(_marked(marked, data, ("id",)))
+            edits.append(_marked(marked or server, data, ("id",)))
             if token_of(data) is not None:
-                edits.append(_marked(marked, data, TOKEN))
+                edits.append(_marked(marked or server, data, TOKEN))
         elif message["method"] == CANCELLED and named(message, "requestId") is not None:
-            edits.append(_marked(marked, data, ("params", "requestId")))
+            edits.append(_marked(marked or server, data, ("params", "requestId")))
+    if uris is not None and any(hint in data for hint in _OF_URIS):
+        edits += uris().edits_of_message(server, message)
     return edit(data, edits) if edits else data
 
 

@@ -9,16 +9,13 @@ them from one server to another.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
-from adapter.errors import BadJson
 from adapter.rules.mounts.names import Owner
 from adapter.rules.text.expressions import LONGEST_URI, Expression, ExpressionInvalid
-from adapter.wire.envelope import dump, parse
-from adapter.wire.spans import Edit, Path, Replace, edit
+from adapter.wire.envelope import dump, list_at, value_at
+from adapter.wire.spans import Edit, Path, Replace
 
 SCHEME: Final = "mount://"
 _WIDGET = "ui://"
@@ -26,9 +23,6 @@ _WIDGETS = "ui://mount/"
 _MARKS = (SCHEME, _WIDGETS)
 
 UPDATED: Final = "notifications/resources/updated"
-
-LARGEST: Final = 1 << 20
-"""Bytes of a message in which URIs are told apart."""
 
 MOST_COMPARED: Final = 20
 """Blocks of a result whose URIs are compared with templates. In a longer one those that nobody lists are told apart."""
@@ -41,22 +35,19 @@ apart.
 MOST_BLOCKS: Final = 400
 """Blocks of a result in which URIs are told apart."""
 
-_WITH_BLOCKS = ("content", "messages", "contents")
-
 MOST_TEMPLATES: Final = 200
 """Templates of one server that are compared."""
 
 _VARIABLE = re.compile(r"\{[^{}]*\}")
-_FLAT_UI = "ui/resourceUri"
 
+_LINKS = (("_meta", "ui", "resourceUri"), ("_meta", "ui/resourceUri"))
+"""The places at which a definition or result links to a widget of its server (MCP Apps)."""
 
-HINTS: Final = (b'"uri"', b"resourceUri", b"\\u")
-"""One of these is in any message that has a URI: an escape may hide a key."""
+_BLOCKS = (("content", ()), ("messages", ("content",)), ("contents", ()))
+"""The lists of a result whose entries, or this member of them, may have a URI."""
 
-
-def names_uri(data: bytes) -> bool:
-    """Tell whether a message may have a URI that is to be told apart."""
-    return any(hint in data for hint in HINTS)
+_IN_BLOCK = {"resource_link": ("uri",), "resource": ("resource", "uri")}
+"""The places of the URI, by the types of blocks."""
 
 
 def told_apart(server: str, uri: str) -> str:
@@ -66,24 +57,19 @@ def told_apart(server: str, uri: str) -> str:
     return f"{SCHEME}{server}/{uri}"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerUris:
+class ServerUris(NamedTuple):
     """The URIs and the templates that one server lists, or listed last."""
 
     server: str
-    uris: frozenset[str] = frozenset()
-    templates: tuple[tuple[str, Expression], ...] = ()
+    uris: Collection[str] = ()
+    templates: Collection[str] = ()
 
-    @classmethod
-    def of(cls, server: str, uris: Iterable[str], templates: Iterable[str]) -> ServerUris:
-        """Templates that cannot be read fit nothing; the most exact of the others comes first."""
-        read = []
-        for template in list(dict.fromkeys(templates))[:MOST_TEMPLATES]:
+    def readable(self) -> Iterator[tuple[str, Expression]]:
+        """The templates that something may fit."""
+        for template in list(dict.fromkeys(self.templates))[:MOST_TEMPLATES]:
             # A template that begins with a variable fits whatever there is.
             if not template.startswith("{") and (expression := _expression(template)) is not None:
-                read.append((template, expression))
-        read.sort(key=lambda each: -_fixed(each[0]))
-        return cls(server, frozenset(uris), tuple(read))
+                yield template, expression
 
 
 def _expression(template: str) -> Expression | None:
@@ -91,11 +77,6 @@ def _expression(template: str) -> Expression | None:
         return Expression("(?s)" + ".*".join(map(re.escape, _VARIABLE.split(template))))
     except ExpressionInvalid:
         return None
-
-
-def _fixed(template: str) -> int:
-    """The characters before the first variable."""
-    return len(template.partition("{")[0])
 
 
 class UriTable:
@@ -108,22 +89,16 @@ class UriTable:
         # Libraries write what they take for a host in small letters.
         self._ids = {each.server.lower(): each.server for each in servers}
         self._listed: dict[str, str] = {}
-        for each in servers:
-            for uri in each.uris:
-                self._listed.setdefault(uri, each.server)
-        ordered = sorted(
-            (
-                (template, expression, each.server)
-                for each in servers
-                for template, expression in each.templates
-            ),
-            key=lambda found: -_fixed(found[0]),
-        )
-        self._templates = ordered
         self._owners_of_templates: dict[str, str] = {}
-        for each in servers:
-            for template, _ in each.templates:
-                self._owners_of_templates.setdefault(template, each.server)
+        fitting = []
+        for server in servers:
+            for uri in server.uris:
+                self._listed.setdefault(uri, server.server)
+            for template, expression in server.readable():
+                self._owners_of_templates.setdefault(template, server.server)
+                fitting.append((template.partition("{")[0], expression, server.server))
+        # The most exact comes first.
+        self._templates = sorted(fitting, key=lambda each: -len(each[0]))
 
     def __repr__(self) -> str:
         return f"<UriTable: {len(self._listed)} URIs, {len(self._templates)} templates>"
@@ -146,21 +121,21 @@ class UriTable:
         if len(uri) > LONGEST_URI:
             return None
         fitting = (
-            server
-            for template, fits, server in self._templates
-            if uri.startswith(template.partition("{")[0]) and fits.is_all_of(uri)
+            server for start, fits, server in self._templates if uri.startswith(start) and fits.is_all_of(uri)
         )
         return next(fitting, None)
 
-    def shown(self, server: str, uri: str) -> str:
-        """The URI of a server as clients see it: ``owner`` leads from it back to that server."""
+    def shown(self, server: str, uri: str, *, compared: bool = True) -> str:
+        """The URI of a server as clients see it: ``owner`` leads from it back to that server. ``compared``: it may fit
+        a template.
+        """
         if self._files and uri.startswith(self._files):
             return uri
         if uri.startswith(_MARKS):
             return told_apart(server, uri)
         # The mark leads back as well as a comparison of a long URI with all templates, which takes its time.
-        is_long = len(uri) > LONGEST_COMPARED and len(self._ids) > 1
-        owner = self._listed.get(uri) if is_long else self._owner_of_plain(uri)
+        is_listed_only = not compared or (len(uri) > LONGEST_COMPARED and len(self._ids) > 1)
+        owner = self._listed.get(uri) if is_listed_only else self._owner_of_plain(uri)
         return uri if owner == server else told_apart(server, uri)
 
     def shown_template(self, server: str, template: str) -> str:
@@ -170,82 +145,40 @@ class UriTable:
             return template
         return told_apart(server, template)
 
-    # --- messages ---------------------------------------------------------------------------------------------
-
-    def _of_listed(self) -> UriTable:
-        """The table that compares no templates."""
-        found = copy(self)
-        found._templates = []
-        return found
-
-    def told_apart(self, server: str, data: bytes) -> bytes:
-        """A message of the server with the URIs that clients know. One that is too much to be looked into stays."""
-        if len(data) > LARGEST:
-            return data
-        try:
-            message = parse(data)
-        except BadJson:
-            return data
-        if not isinstance(message, dict):
-            return data
-        result, params = message.get("result"), message.get("params")
-        edits: list[Edit] = []
-        if isinstance(result, dict):
-            if (blocks := _blocks(result)) > MOST_BLOCKS:
-                return data
-            table = self if blocks <= MOST_COMPARED else self._of_listed()
-            edits = table.edits_of_result(server, result, ("result",))
-        elif message.get("method") == UPDATED and isinstance(params, dict):
-            edits = self.edit_of(server, ("params", "uri"), params.get("uri"))
-        return edit(data, edits) if edits else data
-
     # --- edits --------------------------------------------------------------------------------------------------
 
-    def edits_of_links(self, server: str, linking: Mapping[str, Any], path: Path = ()) -> list[Edit]:
-        """The edits of a definition or result at ``path`` that links to a widget of its server (MCP Apps)."""
-        meta = linking.get("_meta")
-        if not isinstance(meta, dict):
-            return []
-        ui = meta.get("ui")
-        nested = ui.get("resourceUri") if isinstance(ui, dict) else None
-        return [
-            *self.edit_of(server, (*path, "_meta", "ui", "resourceUri"), nested),
-            *self.edit_of(server, (*path, "_meta", _FLAT_UI), meta.get(_FLAT_UI)),
-        ]
+    def edits(self, server: str, linking: Any, path: Path = ()) -> list[Edit]:
+        """The edits of the server's definition or result at ``path`` whose URIs clients see otherwise. A result that is
+        too much to be looked into stays.
+        """
+        blocks = sum(len(list_at(linking, key)) for key, _ in _BLOCKS)
+        found = () if blocks > MOST_BLOCKS else _uris_in(linking)
+        return self._edits(server, path, found, compared=blocks <= MOST_COMPARED)
 
-    def edit_of(self, server: str, path: Path, uri: object) -> list[Edit]:
-        """The edit of the value at ``path``, if it is a URI that clients see otherwise."""
-        if not isinstance(uri, str) or (shown := self.shown(server, uri)) == uri:
-            return []
-        return [Replace(tuple(path), dump(shown))]
+    def edits_of_message(self, server: str, message: Any) -> list[Edit]:
+        """The edits of a message of the server."""
+        uri = value_at(message, "params", "uri")
+        if message.get("method") == UPDATED and isinstance(uri, str):
+            return self._edits(server, ("params",), [(("uri",), uri)])
+        return self.edits(server, message.get("result"), ("result",))
 
-    def edits_of_result(self, server: str, result: Mapping[str, Any], path: Path) -> list[Edit]:
-        """The edits of a result that stands at ``path``: of a tool, a prompt or a resource that was read."""
-        edits = self.edits_of_links(server, result, path)
-        for place, block in _objects(result.get("content")):
-            edits += self._of_block(server, block, (*path, "content", place))
-        for place, message in _objects(result.get("messages")):
-            said = message.get("content")
-            if isinstance(said, dict):
-                edits += self._of_block(server, said, (*path, "messages", place, "content"))
-        for place, contents in _objects(result.get("contents")):
-            edits += self.edit_of(server, (*path, "contents", place, "uri"), contents.get("uri"))
-        return edits
-
-    def _of_block(self, server: str, block: Mapping[str, Any], path: Path) -> list[Edit]:
-        if block.get("type") == "resource_link":
-            return self.edit_of(server, (*path, "uri"), block.get("uri"))
-        resource = block.get("resource") if block.get("type") == "resource" else None
-        if isinstance(resource, dict):
-            return self.edit_of(server, (*path, "resource", "uri"), resource.get("uri"))
-        return []
+    def _edits(
+        self, server: str, path: Path, found: Iterable[tuple[Path, str]], *, compared: bool = True
+    ) -> list[Edit]:
+        shown = ((place, uri, self.shown(server, uri, compared=compared)) for place, uri in found)
+        return [Replace((*path, *place), dump(now)) for place, uri, now in shown if now != uri]
 
 
-def _blocks(result: Mapping[str, Any]) -> int:
-    """The number of blocks of a result: each may have one URI."""
-    return sum(len(found) for key in _WITH_BLOCKS if isinstance(found := result.get(key), list))
-
-
-def _objects(found: object) -> list[tuple[int, dict[str, Any]]]:
-    values = found if isinstance(found, list) else ()
-    return [(place, each) for place, each in enumerate(values) if isinstance(each, dict)]
+def _uris_in(linking: Any) -> Iterator[tuple[Path, str]]:
+    """The URIs of a definition or result, each with its place."""
+    places: list[tuple[Path, Any]] = [(place, value_at(linking, *place)) for place in _LINKS]
+    for key, member in _BLOCKS:
+        for number, entry in enumerate(list_at(linking, key)):
+            block = value_at(entry, *member)
+            kind = value_at(block, "type")
+            place = ("uri",) if key == "contents" else _IN_BLOCK.get(kind if isinstance(kind, str) else "")
+            if place is not None:
+                places.append(((key, number, *member, *place), value_at(block, *place)))
+    for where, uri in places:
+        if isinstance(uri, str):
+            yield where, uri

@@ -33,7 +33,7 @@ def opened() -> tuple[Any, Any, ClientRequest]:
 def listened_to() -> Any:
     """The lists of a mount, which change nothing in what servers say."""
     return SimpleNamespace(
-        listeners=ListListeners(), changed=print, told_apart=lambda *told: told[-1], are_alike=lambda *_: True
+        listeners=ListListeners(), changed=print, last_uris=lambda *_: None, are_alike=lambda *_: True
     )
 
 

@@ -47,7 +47,7 @@ def test_a_tool_keeps_its_bytes_but_for_its_name_and_its_widget() -> None:
     tool = b'{"inputSchema" : {"name":"go"}, "n\\u0061me":  "go", "_meta":{"ui":{"resourceUri":"ui://w"}}}'
     one = listed("a", TOOLS, b'{"name":"go"}', b'{"title":"nameless"}')
     two = listed("b", TOOLS, tool)
-    uris = UriTable([ServerUris.of("a", ["ui://w"], []), ServerUris.of("b", ["ui://w"], [])])
+    uris = UriTable([ServerUris("a", ["ui://w"], []), ServerUris("b", ["ui://w"], [])])
     (array,) = at_once(merged([one, two], change_of(TOOLS, names_of(one, two), uris))).pages
     changed = tool.replace(b'  "go"', b'  "b_go"').replace(b"ui://w", b"ui://mount/b/w")
     assert array == b'[{"name":"a_go"},' + changed + b"]"
@@ -56,14 +56,14 @@ def test_a_tool_keeps_its_bytes_but_for_its_name_and_its_widget() -> None:
 def test_prompts_are_named_like_tools() -> None:
     """With the same prefix."""
     one = listed("a", PROMPTS, b'{"name":"go"}')
-    change = change_of(PROMPTS, names_of(one), UriTable([ServerUris.of("a", [], [])]))
+    change = change_of(PROMPTS, names_of(one), UriTable([ServerUris("a", [], [])]))
     assert at_once(merged([one], change)).pages == [b'[{"name":"a_go"}]']
 
 
 def test_the_adapters_own_resources_are_listed_once() -> None:
     """All servers have the same; what else two of them list is told apart."""
     lists = [listed(server, RESOURCES, b'{"uri":"own:g"}', b'{"uri":"x:1"}') for server in "ab"]
-    uris = UriTable([ServerUris.of(each.server, each.names, []) for each in lists])
+    uris = UriTable([ServerUris(each.server, each.names, []) for each in lists])
     (array,) = at_once(merged(lists, change_of(RESOURCES, None, uris), frozenset({"own:g"}))).pages
     assert [each["uri"] for each in json.loads(array)] == ["own:g", "x:1", "mount://b/x:1"]
 
@@ -71,7 +71,7 @@ def test_the_adapters_own_resources_are_listed_once() -> None:
 def test_templates_of_two_servers_are_told_apart() -> None:
     """What fits one of them leads to its server."""
     lists = [listed(server, TEMPLATES, b'{"uriTemplate":"x:{id}"}') for server in "ab"]
-    uris = UriTable([ServerUris.of(each.server, [], each.names) for each in lists])
+    uris = UriTable([ServerUris(each.server, [], each.names) for each in lists])
     (array,) = at_once(merged(lists, change_of(TEMPLATES, None, uris))).pages
     assert [each["uriTemplate"] for each in json.loads(array)] == ["x:{id}", "mount://b/x:{id}"]
 

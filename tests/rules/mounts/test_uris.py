@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapter.rules.mounts.member_ids import downward
 from adapter.rules.mounts.uris import (
     LONGEST_COMPARED,
     MOST_BLOCKS,
@@ -28,8 +29,8 @@ URIS = st.one_of(
 
 
 def table(lists: dict[str, list[str]] | None = None, /, **more: tuple[list[str], list[str]]) -> UriTable:
-    servers = [ServerUris.of(server, uris, []) for server, uris in (lists or {}).items()]
-    return UriTable([*servers, *(ServerUris.of(server, *more[server]) for server in more)])
+    servers = [ServerUris(server, uris, []) for server, uris in (lists or {}).items()]
+    return UriTable([*servers, *(ServerUris(server, *more[server]) for server in more)])
 
 
 @given(st.dictionaries(IDS, st.lists(URIS, max_size=5), min_size=1, max_size=4), IDS, URIS)
@@ -104,14 +105,14 @@ def test_links_in_results_lead_back() -> None:
         "structuredContent": {"uri": "x:1"},
     }
     response = json.dumps({"result": result}).encode()
-    changed = json.loads(edit(response, mount.edits_of_result("b", result, ("result",))))["result"]
+    changed = json.loads(edit(response, mount.edits("b", result, ("result",))))["result"]
     assert [each.get("uri") for each in changed["content"]] == [None, "mount://b/x:1", None]
     assert changed["content"][2]["resource"]["uri"] == "mount://b/x:9"
     assert changed["contents"][0]["uri"] == "mount://b/x:1"
     assert changed["messages"][0]["content"]["uri"] == "mount://b/x:1"
     assert changed["_meta"] == {"ui": {"resourceUri": "ui://mount/b/w"}, "ui/resourceUri": "ui://mount/b/w"}
     assert changed["structuredContent"] == {"uri": "x:1"}
-    assert mount.edits_of_result("a", {"content": [{"type": "resource_link", "uri": "x:1"}]}, ()) == []
+    assert mount.edits("a", {"content": [{"type": "resource_link", "uri": "x:1"}]}) == []
 
 
 def test_many_links_and_long_ones_are_compared_with_no_templates() -> None:
@@ -120,12 +121,11 @@ def test_many_links_and_long_ones_are_compared_with_no_templates() -> None:
 
     def shown(uris: list[str]) -> list[str]:
         blocks = [{"type": "resource_link", "uri": uri} for uri in uris]
-        said = mount.told_apart("b", json.dumps({"result": {"content": blocks}}).encode())
+        said = downward("b", json.dumps({"result": {"content": blocks}}).encode(), uris=lambda: mount)
         return [each["uri"] for each in json.loads(said)["result"]["content"]]
 
     long = "z:" + "1" * LONGEST_COMPARED
     assert shown(["y:1", "z:1", "x:1", long]) == ["y:1", "z:1", "mount://b/x:1", f"mount://b/{long}"]
-    many = ["y:1"] + ["z:1"] * MOST_COMPARED
-    assert shown(many) == ["y:1"] + ["mount://b/z:1"] * MOST_COMPARED
+    assert shown(["y:1"] + ["z:1"] * MOST_COMPARED) == ["y:1"] + ["mount://b/z:1"] * MOST_COMPARED
     assert mount.owner("mount://b/z:1") == ("b", "z:1")
     assert shown(["x:1"] * (MOST_BLOCKS + 1)) == ["x:1"] * (MOST_BLOCKS + 1)
