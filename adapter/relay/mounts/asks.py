@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from adapter.relay.exchange import JSON, POST_FIELDS, ClientRequest, Sender, asking_plain, forwardable
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import ACCEPT
 from adapter.relay.sessions.session_map import Session
-from adapter.rules.access.headers import Field, SharedFields
+from adapter.rules.access.headers import SharedFields
 from adapter.rules.access.principals import NOBODY
-from adapter.wire.envelope import REQUEST, Envelope, dump, read_envelope
+from adapter.wire.envelope import REQUEST, Envelope, read_envelope
 from adapter.wire.eras import LEGACY, encode_mirror
 
 OWN = "mcp-file-adapter"
@@ -56,21 +55,15 @@ def _about_another(headers: list[tuple[str, str]], method: str) -> list[tuple[st
 
 def beside(ask: ClientRequest, server: Server, session_id: str | None, body: bytes) -> ClientRequest:
     """A message that the adapter sends for the client of ``ask``, beside its request."""
-    return _posted(server, sender_for(ask, server, session_id), _own_fields(ask, server), body, ask.query)
-
-
-def own_message(server: Server, session_id: str | None, body: bytes) -> ClientRequest:
-    """A message of the adapter's own, in a session that no client is in."""
-    return _posted(server, Sender(LEGACY, OWN, session_id), server.rules.static, body)
-
-
-def _posted(
-    server: Server, sender: Sender, fields: Iterable[Field], body: bytes, query: str = ""
-) -> ClientRequest:
-    headers = [*fields, ("Accept", ACCEPT), ("Accept-Encoding", "identity"), JSON]
-    found = ClientRequest(server, "POST", sender, headers, query)
+    headers = [*_own_fields(ask, server), ("Accept", ACCEPT), ("Accept-Encoding", "identity"), JSON]
+    found = ClientRequest(server, "POST", sender_for(ask, server, session_id), headers, ask.query)
     found.envelope, found.body = read_envelope(body), body
     return found
+
+
+def own_ask(server: Server) -> ClientRequest:
+    """A request of the adapter's own, beside which others are sent in a session that no client is in."""
+    return ClientRequest(server, "POST", Sender(LEGACY, OWN), [*server.rules.static])
 
 
 def stream_from(
@@ -94,14 +87,10 @@ def end_of(ask: ClientRequest, server: Server, session_id: str) -> ClientRequest
     )
 
 
-def in_own_name(ask: ClientRequest) -> None:
-    """Have a request be one of the adapter's own, of which no caller is known."""
+def in_own_name(ask: ClientRequest) -> ClientRequest:
+    """The request as one of the adapter's own, of which no caller is known."""
     ask.sender = ask.sender._replace(principal=OWN, caller=NOBODY, party="")
-
-
-def own_end(server: Server, session_id: str) -> ClientRequest:
-    """The end of a session of the adapter's own."""
-    return ClientRequest(server, "DELETE", Sender(LEGACY, OWN, session_id), list(server.rules.static))
+    return ask
 
 
 def sender_for(ask: ClientRequest, server: Server, session_id: str | None) -> Sender:
@@ -124,15 +113,6 @@ def fields_for(ask: ClientRequest, server: Server) -> list[tuple[str, str]]:
     if type(headers) is SharedFields:
         passed = headers.derived[_FIELDS + server.id] = SharedFields(passed)
     return passed
-
-
-def with_version(ask: ClientRequest, version: str) -> None:
-    """Have a request name the version that its server has agreed to."""
-    ask.sender = ask.sender._replace(version=version)
-    ask.headers = [
-        *forwardable(ask.headers, drop=frozenset({_VERSION})),
-        ("MCP-Protocol-Version", version),
-    ]
 
 
 def _own_fields(ask: ClientRequest, server: Server) -> list[tuple[str, str]]:
@@ -161,48 +141,30 @@ class Route:
     member: Session
     said: bytes
     renamed: bytes
-    version: str = field(init=False)
     last_sender: Sender | None = field(default=None, init=False)
     sender: Sender = field(init=False)
     last_headers: list[tuple[str, str]] | None = field(default=None, init=False)
     headers: list[tuple[str, str]] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.version = self.member.protocol_version
-
-    @classmethod
-    def of(
-        cls, table: object | None, ask: ClientRequest, own: ClientRequest, member: Session
-    ) -> Route | None:
-        """The way of a request by name that became ``own``; None for one that the next may not take."""
-        envelope, message, sender = ask.envelope, own.envelope, own.sender
-        assert isinstance(envelope, Envelope) and isinstance(message, Envelope)
-        if message.name is None or ask.encoded or sender.version != ask.sender.version:
-            return None
-        said, renamed = (b'"name":' + dump(each) for each in (envelope.name, message.name))
-        return cls(table, own.server, message.name, sender.session_id or "", member, said, renamed)
-
     def request(self, ask: ClientRequest, envelope: Envelope) -> ClientRequest | None:
         """A request on this way; None for one that has to be looked at more closely."""
-        body = envelope.body
+        body, sender = envelope.body, ask.sender
         if (
             envelope.doubt is not None
             or envelope.kind is not REQUEST
             or ask.encoded
             or self.member.over
-            or self.member.protocol_version != self.version
+            or sender.version not in (None, self.member.protocol_version)
             or body.count(b'"name"') != 1
             or self.said not in body
             or b"\\u" in body
             or b'"taskId"' in body
         ):
             return None
-        if ask.sender is not self.last_sender:
-            self.last_sender = ask.sender
+        if sender is not self.last_sender or ask.headers is not self.last_headers:
             self.sender = sender_for(ask, self.server, self.session_id)
-        if ask.headers is not self.last_headers:
             self.headers = asking_plain(fields_for(ask, self.server))
-            self.last_headers = ask.headers
+            self.last_sender, self.last_headers = sender, ask.headers
         found = ClientRequest(self.server, "POST", self.sender, self.headers, ask.query)
         found.body = body.replace(self.said, self.renamed, 1)
         message = Envelope(REQUEST, envelope.method, envelope.id, self.name, envelope.meta, found.body)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from adapter.errors import BadJson, MessageTooLong, UpstreamBroken
-from adapter.relay.background import in_turns
+from adapter.relay.background import in_turns, nothing
 from adapter.relay.call.get_streams import ACKNOWLEDGED
 from adapter.relay.exchange import ClientResponse, Flow
 from adapter.relay.http_api.callers import pieces_of, whole_body
@@ -39,7 +39,7 @@ News = Callable[[str, ListShape], None]
 """Is given the id of a server that says that a list has changed, and which."""
 
 
-Uris = Callable[[], UriTable] | None
+Uris = Callable[[], UriTable | None]
 """Gives the URIs that clients of the mount know; None where one server is all there is."""
 
 
@@ -74,7 +74,7 @@ class MemberEvents:
 
     server: Server
     news: News
-    uris: Uris = None
+    uris: Uris = nothing
     session: MountSession | None = None
     own: Number = None
     resumed: bool = field(default=False, kw_only=True)
@@ -184,7 +184,7 @@ async def told_apart(
     answer: ClientResponse,
     server: Server,
     news: News,
-    uris: Uris = None,
+    uris: Uris = nothing,
     session: MountSession | None = None,
     own: Number = None,
 ) -> ClientResponse:
@@ -200,8 +200,6 @@ async def told_apart(
         raise UpstreamBroken(
             f"The server {server.id} compressed an answer although no compression was requested."
         )
-    if isinstance(body, bytes) and is_plain(body, own):
-        return answer
     streams = media_type(answer.headers) == EVENT_STREAM
     if not (streams or isinstance(body, bytes)):
         answer.body = body = await whole_body(answer, server.rules.answer_limit)

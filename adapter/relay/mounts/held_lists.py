@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 from adapter.errors import AdapterError, GrantRequired, StoreUnavailable, UpstreamUnhealthy
 from adapter.relay.background import SingleFlight, in_turns, nothing
-from adapter.relay.exchange import ClientRequest
 from adapter.relay.mounts.reading import ListReader
-from adapter.relay.mounts.sessions import MountSession
-from adapter.rules.access.principals import party_of
+from adapter.relay.mounts.sessions import MountRequest
 from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.mounts.lists import RESOURCES, TOLD, TOOLS, ServerList, sign_in_tool, stored_entries
@@ -122,8 +120,8 @@ class HeldLists:
     has_files: bool = False
     listeners: ListListeners = field(default_factory=ListListeners, init=False)
     _changes: int = field(default=0, init=False)
-    _asked: dict[ListKey, ClientRequest] = field(default_factory=dict, init=False)
-    _retries: dict[ListKey, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _asked: dict[ListKey, MountRequest] = field(default_factory=dict, init=False)
+    _looking: asyncio.Task[None] | None = field(default=None, init=False)
     on_missing: Callable[[str], None] = field(default=nothing, init=False)
     """Is told why the server could not list something that it could list before."""
     on_held: Callable[[], None] = field(default=nothing, init=False)
@@ -157,15 +155,13 @@ class HeldLists:
         changed.
         """
         self._outdate((shape,))
-        for key in self._asked:
-            if key not in self._retries:
-                self._follow(key, TOGETHER)
+        if self._looking is None or self._looking.done():
+            self._look(TOGETHER)
 
     def _doubt(self) -> None:
         """Have all lists be read again, at once where somebody wants to hear of changes."""
         self._outdate(TOLD)
-        for key in self._asked:
-            self._follow(key, 0.0)
+        self._look(0.0)
 
     def _outdate(self, changed: Iterable[ListShape]) -> None:
         self._changes += 1
@@ -179,9 +175,9 @@ class HeldLists:
     async def leave(self, within: float) -> None:
         """Read nothing any more, and end the adapter's own session."""
         self.reader.server.on_doubt.discard(self._doubt)
-        for task in self._retries.values():
-            task.cancel()
-        await asyncio.gather(*self._retries.values(), return_exceptions=True)
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
         await self._reading.close()
         await self.reader.leave(within)
 
@@ -196,14 +192,11 @@ class HeldLists:
         """Tell whether all callers see the same in these lists."""
         return not self.varies and not (self.has_files and RESOURCES in shapes)
 
-    def key_of(self, shape: ListShape, ask: ClientRequest, session: MountSession | None) -> ListKey:
+    def key_of(self, shape: ListShape, request: MountRequest) -> ListKey:
         """The key of the list that this caller sees."""
-        has_own = session is None or self.id in session.members
-        if self.are_alike((shape,)) or not (self.varies or has_own):
-            return ListKey(shape, ask.sender.era)
-        return ListKey(
-            shape, ask.sender.era, party_of(ask.sender.caller) if session is None else session.session.key
-        )
+        has_own = request.session is None or self.id in request.session.members
+        is_common = self.are_alike((shape,)) or not (self.varies or has_own)
+        return ListKey(shape, request.ask.sender.era, None if is_common else request.whose)
 
     def last(self, key: ListKey) -> HeldList | None:
         """The last list of these callers, however old it is."""
@@ -215,9 +208,7 @@ class HeldLists:
             return None
         return self._held.get(key)
 
-    async def current(
-        self, key: ListKey, ask: ClientRequest, session: MountSession | None, within: float
-    ) -> HeldList:
+    async def current(self, key: ListKey, request: MountRequest, within: float) -> HeldList:
         """The list as it is now. Of a server that does not answer so soon, it is the one that was known last."""
         held = self.fresh(key)
         if held is not None:
@@ -228,7 +219,7 @@ class HeldLists:
         try:
             # Who asks while others have waited for long already does not wait as long again.
             async with asyncio.timeout(max(0.0, began + within - self.clock())):
-                return await self._reading.get(key, partial(self._read, key, ask, session))
+                return await self._reading.get(key, partial(self._read, key, request))
         except TimeoutError:
             failure = ListFailure(f"The server did not answer within {within:g} s.")
         except AdapterError as error:
@@ -246,31 +237,27 @@ class HeldLists:
             return str(error)
         return f"{trouble} The adapter asks it again in {math.ceil(error.retry_after or 1.0)} s."
 
-    def retry(self, key: ListKey, ask: ClientRequest) -> None:
+    def follow(self, key: ListKey, request: MountRequest) -> None:
         """Read a list that failed again until it is there, as long as somebody wants to hear of that."""
         if key.whose is None:
-            self._asked[key] = ask
-            if key in self.failures and key not in self._retries:
-                self._follow(key, RETRY)
+            self._asked[key] = request._replace(session=None)
+            if key in self.failures and (self._looking is None or self._looking.done()):
+                self._look(RETRY)
 
-    def _follow(self, key: ListKey, pause: float) -> None:
-        if (waiting := self._retries.pop(key, None)) is not None:
-            waiting.cancel()
-        if self.listeners.streams:
-            task = asyncio.get_running_loop().create_task(self._retry(key, pause))
-            self._retries[key] = task
-            task.add_done_callback(partial(self._followed, key))
+    def _look(self, pause: float) -> None:
+        """Read all lists that somebody may hear of, after so many seconds."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self.listeners.streams and self._asked:
+            self._looking = asyncio.get_running_loop().create_task(self._look_again(pause))
 
-    def _followed(self, key: ListKey, task: asyncio.Task[None]) -> None:
-        if self._retries.get(key) is task:
-            del self._retries[key]
-
-    async def _retry(self, key: ListKey, pause: float) -> None:
+    async def _look_again(self, pause: float) -> None:
         while self.listeners.streams:
             await asyncio.sleep(pause)
-            await self.current(key, self._asked[key], None, FRESH_FOR)
-            # It may have changed once more while it was read.
-            if self.fresh(key) is not None:
+            asked = [*self._asked.items()]
+            await asyncio.gather(*(self.current(key, request, FRESH_FOR) for key, request in asked))
+            # They may have changed once more while they were read.
+            if all(self.fresh(key) for key in self._asked):
                 return
             pause = min(max(RETRY, 2 * pause), FRESH_FOR)
 
@@ -282,25 +269,21 @@ class HeldLists:
             held = HeldList(0, ServerList(self.id, ()))
         return held._replace(missing=failure.why)
 
-    async def _read(self, key: ListKey, ask: ClientRequest, session: MountSession | None) -> HeldList:
+    async def _read(self, key: ListKey, request: MountRequest) -> HeldList:
         shape = key.shape
         try:
             for _ in range(READS):
                 changes = self._changes
-                if key.whose is None:
-                    entries = await self.reader.for_all(ask, shape)
-                else:
-                    entries = await self.reader.for_caller(ask, session, shape)
+                read = self.reader.for_all if key.whose is None else self.reader.for_caller
+                entries = await read(request, shape)
                 if changes == self._changes:
                     break
         finally:
             self._began.pop(key, None)
         self.reader.server.trouble = None
-        before = self._held.get(key) or (await self._load(key) if key.whose is None else None)
-        held = before
-        if before is None or before.entries != entries or held is None:
+        held = before = self._held.get(key) or await self._load(key)
+        if held is None or held.entries != entries:
             held = HeldList(next(_serials), entries, sum(len(item) for _, item in entries.entries))
-        if held is not before:
             self._hold(key, held)
         if changes == self._changes:
             self._note_read(key)

@@ -12,10 +12,9 @@ from typing import NamedTuple
 from adapter.relay.background import in_turns, nothing
 from adapter.relay.exchange import ClientRequest
 from adapter.relay.mounts.held_lists import HeldList, HeldLists, ListKey, ListListeners
-from adapter.relay.mounts.sessions import MountSession
+from adapter.relay.mounts.sessions import MountRequest, MountSession
 from adapter.relay.stages import asked_cursor
 from adapter.relay.tools.catalogue_cache import CHANGED, CatalogueTeller
-from adapter.rules.access.principals import party_of
 from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.mounts.lists import (
@@ -36,8 +35,8 @@ from adapter.rules.mounts.lists import (
 from adapter.rules.mounts.names import HiddenName, NameTable, NamingRules, Owner, ServerNames
 from adapter.rules.mounts.uris import ServerUris, UriTable
 from adapter.state.port import Store, StoreListener
-from adapter.wire.envelope import INVALID_PARAMS, Envelope, error_response
-from adapter.wire.eras import MODERN, Era
+from adapter.wire.envelope import INVALID_PARAMS, error_response
+from adapter.wire.eras import Era
 
 KEPT, KEPT_BYTES = 64, 64 << 20
 """Joined lists of one mount, and their bytes, that are kept, and as many tables of names and of URIs."""
@@ -160,79 +159,55 @@ class MountLists(StoreListener):
 
     # --- lists ------------------------------------------------------------------------------------------------
 
-    async def merged(self, ask: ClientRequest, session: MountSession | None, method: str) -> bytes:
+    async def merged(self, request: MountRequest) -> bytes:
         """The response to a request for a list, with what is known of each server within the mount's time."""
-        envelope = ask.envelope
-        assert isinstance(envelope, Envelope)
-        whose = party_of(ask.sender.caller) if session is None else session.session.key
+        envelope, shape = request.envelope, KINDS[request.envelope.method]
         cursor = asked_cursor(envelope.body)
-        if cursor is None:
-            held, page = await self.now(KINDS[method], ask, session), 0
-        elif (found := await self._page_at(cursor, whose, method, ask, session)) is not None:
-            held, page = found
-        else:
-            return error_response(envelope.id_bytes, INVALID_PARAMS, NO_SUCH_CURSOR)
-        following = None
-        if page + 1 < len(held.found.pages):
-            seal = held.found.seal(whose, method)
-            following = cursor_of(seal, page + 1)
-            if cursor is None:
-                self._snapshots.put(seal, held._replace(expires=self.clock() + SNAPSHOT_SECONDS))
-        return list_response(
-            envelope.id_bytes,
-            KINDS[method].key,
-            held.found.pages[page],
-            held.missing,
-            modern=ask.sender.era is MODERN,
-            cursor=following,
-        )
-
-    async def _page_at(
-        self, cursor: str, whose: str, method: str, ask: ClientRequest, session: MountSession | None
-    ) -> tuple[Snapshot, int] | None:
-        """The list and the page that a cursor of this caller's leads to."""
-        read = read_cursor(cursor)
-        if read is None:
-            return None
-        seal, page = read
+        seal, page = ("", 0) if cursor is None else read_cursor(cursor) or ("", 0)
         held = self._snapshots.values.get(seal)
         if held is None or self.clock() >= held.expires:
             # Another process gave the first page, or it was long ago: the list may be the same all the same.
-            held = await self.now(KINDS[method], ask, session)
-        is_known = held.found.seal(whose, method) == seal and page < len(held.found.pages)
-        return (held, page) if is_known else None
+            held = await self.now(shape, request)
+        pages, own_seal = held.found.pages, held.found.seal(request.whose, shape.method)
+        if cursor is not None and (seal != own_seal or page >= len(pages)):
+            return error_response(envelope.id_bytes, INVALID_PARAMS, NO_SUCH_CURSOR)
+        following = cursor_of(own_seal, page + 1) if page + 1 < len(pages) else None
+        if cursor is None and following is not None:
+            self._snapshots.put(own_seal, held._replace(expires=self.clock() + SNAPSHOT_SECONDS))
+        return list_response(
+            envelope.id_bytes,
+            shape.key,
+            pages[page],
+            held.missing,
+            modern=request.is_modern,
+            cursor=following,
+        )
 
-    async def now(self, shape: ListShape, ask: ClientRequest, session: MountSession | None) -> Snapshot:
+    async def now(self, shape: ListShape, request: MountRequest) -> Snapshot:
         """The list as it is now."""
-        lists = await self._all(shape, ask, session)
+        lists = await self._all(shape, request)
         missing = {each.entries.server: each.missing for each in lists if each.missing is not None}
-        return Snapshot(await self._merged(shape, lists, ask, session), missing)
+        return Snapshot(await self._merged(shape, lists, request), missing)
 
-    async def _all(
-        self, shape: ListShape, ask: ClientRequest, session: MountSession | None
-    ) -> list[HeldList]:
+    async def _all(self, shape: ListShape, request: MountRequest) -> list[HeldList]:
         within = self.rules.timeout
-        keys = [each.key_of(shape, ask, session) for each in self.servers]
+        keys = [each.key_of(shape, request) for each in self.servers]
         known = [each.fresh(key) for each, key in zip(self.servers, keys, strict=True)]
         fresh = [held for held in known if held is not None]
         if len(fresh) == len(known):
             return fresh
-        reads = (
-            each.current(key, ask, session, within) for each, key in zip(self.servers, keys, strict=True)
-        )
+        reads = (each.current(key, request, within) for each, key in zip(self.servers, keys, strict=True))
         found = await asyncio.gather(*reads)
         for each, key in zip(self.servers, keys, strict=True):
-            each.retry(key, ask)
+            each.follow(key, request)
         return found
 
-    async def _merged(
-        self, shape: ListShape, lists: Sequence[HeldList], ask: ClientRequest, session: MountSession | None
-    ) -> MergedList:
+    async def _merged(self, shape: ListShape, lists: Sequence[HeldList], request: MountRequest) -> MergedList:
         names = await self._table(shape, lists) if shape in (TOOLS, PROMPTS) else None
         resources: Sequence[HeldList] = ()
         templates: Sequence[HeldList] = ()
         if names is None or any(each.entries.links for each in lists):
-            resources, templates = await self._all_uris(ask, session)
+            resources, templates = await self._all_uris(request)
         key = shape.method, _serials_of(lists), _serials_of(resources), _serials_of(templates)
         found = self._joined.get(key)
         if found is None:
@@ -248,58 +223,46 @@ class MountLists(StoreListener):
         """Tell whether the owner of a name is the same whatever servers list; ``method`` is that of the list."""
         return self._listless[method].is_certain(shown)
 
-    async def owner(
-        self, ask: ClientRequest, session: MountSession | None, method: str, shown: str
-    ) -> Owner | None:
+    async def owner(self, request: MountRequest, method: str, shown: str) -> Owner | None:
         """The owner of a name that a client uses; ``method`` is that of the list in which it stands."""
         if (known := self.tables.get(method)) is not None:
             return known.owner(shown)
         if self.is_certain(method, shown):
             return self._listless[method].owner(shown)
         shape = KINDS[method]
-        lists = self._last(shape, ask, session)
+        lists = self._last(shape, request)
+        if not all(each.serial for each in lists):
+            # Nobody has asked for some of them yet, and only the lists tell who owns it.
+            return (await self._table(shape, await self._all(shape, request))).owner(shown)
         table = await self._table(shape, lists)
-        is_whole = all(each.serial for each in lists)
-        if is_whole and not any(each.varies for each in self.servers):
+        if not any(each.varies for each in self.servers):
             self.tables[method] = table
-        if is_whole:
-            return table.owner(shown)
-        # Nobody has asked for some of them yet, and only the lists tell who owns it.
-        lists = await self._all(shape, ask, session)
-        return (await self._table(shape, lists)).owner(shown)
+        return table.owner(shown)
 
-    async def uris(self, ask: ClientRequest, session: MountSession | None) -> UriTable:
-        """The owners of URIs as this caller has them."""
-        lists = [self._last(shape, ask, session) for shape in (RESOURCES, TEMPLATES)]
-        if not all(each.serial for row in lists for each in row):
-            lists = [*await self._all_uris(ask, session)]
-        return self._uri_table(*lists)
-
-    async def owner_of_uri(self, ask: ClientRequest, session: MountSession | None, uri: str) -> Owner | None:
+    async def owner_of_uri(self, request: MountRequest, uri: str) -> Owner | None:
         """The server that a URI of a client's belongs to, and the URI there; None where nobody has it."""
-        found = (await self.uris(ask, session)).owner(uri)
-        if found is None:
-            # It may have come since.
-            found = self._uri_table(*await self._all_uris(ask, session)).owner(uri)
-        return found
+        last = [self._last(shape, request) for shape in (RESOURCES, TEMPLATES)]
+        is_whole = all(each.serial for row in last for each in row)
+        found = self._uri_table(*last).owner(uri) if is_whole else None
+        # It may have come since.
+        return found or self._uri_table(*await self._all_uris(request)).owner(uri)
 
-    def last_uris(self, ask: ClientRequest, session: MountSession | None) -> Callable[[], UriTable] | None:
-        """Gives the owners of URIs as far as lists are known; None where one server owns them all."""
+    def last_uris(self, ask: ClientRequest, session: MountSession | None) -> UriTable | None:
+        """The owners of URIs as far as lists are known; None where one server owns them all."""
         if len(self.servers) == 1:
             return None
-        return lambda: self._uri_table(*(self._last(shape, ask, session) for shape in (RESOURCES, TEMPLATES)))
+        request = MountRequest(ask, session)
+        return self._uri_table(*(self._last(shape, request) for shape in (RESOURCES, TEMPLATES)))
 
-    def _last(self, shape: ListShape, ask: ClientRequest, session: MountSession | None) -> list[HeldList]:
+    def _last(self, shape: ListShape, request: MountRequest) -> list[HeldList]:
         """The lists that this caller had last, which are empty and without a number where there are none."""
         empty = (HeldList(0, ServerList(each.id, ())) for each in self.servers)
-        found = (each.last(each.key_of(shape, ask, session)) for each in self.servers)
+        found = (each.last(each.key_of(shape, request)) for each in self.servers)
         return [held or none for held, none in zip(found, empty, strict=True)]
 
-    async def _all_uris(
-        self, ask: ClientRequest, session: MountSession | None
-    ) -> tuple[list[HeldList], list[HeldList]]:
+    async def _all_uris(self, request: MountRequest) -> tuple[list[HeldList], list[HeldList]]:
         resources, templates = await asyncio.gather(
-            self._all(RESOURCES, ask, session), self._all(TEMPLATES, ask, session)
+            self._all(RESOURCES, request), self._all(TEMPLATES, request)
         )
         return resources, templates
 

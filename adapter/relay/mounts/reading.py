@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,8 +12,8 @@ from adapter.errors import AdapterError, BadJson, SessionUnknown, UpstreamBroken
 from adapter.relay.background import in_turns
 from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges
 from adapter.relay.http_api.callers import whole_body
-from adapter.relay.mounts.asks import in_own_name, message_to, own_end, own_message
-from adapter.relay.mounts.sessions import MountSession, MountSessions, NotOpened
+from adapter.relay.mounts.asks import beside, end_of, in_own_name, message_to, own_ask
+from adapter.relay.mounts.sessions import MountRequest, MountSessions, NotOpened
 from adapter.relay.replies import EVENT_STREAM, media_type
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import (
@@ -30,13 +29,9 @@ from adapter.rules.mounts.lists import ServerList, read_page
 from adapter.rules.tools.lists import MOST_ITEMS, ListRefused
 from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope, dump, read_envelope
-from adapter.wire.eras import MODERN
 from adapter.wire.outline import responds
-from adapter.wire.spans import Drop, Insert, edit, find
+from adapter.wire.spans import find
 from adapter.wire.sse import SseReader
-
-Page = Callable[[str | None], Awaitable[bytes | None]]
-"""Gives the response with the page of that cursor; None where the server gave no response."""
 
 
 @dataclass(eq=False, slots=True)
@@ -50,47 +45,55 @@ class ListReader:
     server: Server
     instructions: str | None = field(default=None, init=False)
     _session: str | None = field(default=None, init=False)
-    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
 
     def __repr__(self) -> str:
         return f"<ListReader of {self.server.id!r}>"
 
-    async def for_all(self, ask: ClientRequest, shape: ListShape) -> ServerList:
-        """The list that all callers see, read in the era of ``ask``. Raises AdapterError."""
-        if ask.sender.era is MODERN:
-            return await self._pages(shape, partial(self._asked_page, ask, shape, None, is_own=True))
+    async def for_all(self, request: MountRequest, shape: ListShape) -> ServerList:
+        """The list that all callers see, read in the era of ``request``. Raises AdapterError."""
+        if request.is_modern:
+            return await self._pages(
+                shape, request, lambda body: in_own_name(self._asked(request, None, body))
+            )
         with suppress(SessionUnknown):
-            return await self._pages(shape, partial(self._own_page, await self._entered(), shape))
+            return await self._pages(shape, None, await self._in_own_session())
         # It has ended for want of use, or because the tools have changed.
         self._session = None
-        return await self._pages(shape, partial(self._own_page, await self._entered(), shape))
+        return await self._pages(shape, None, await self._in_own_session())
 
-    async def for_caller(
-        self, ask: ClientRequest, session: MountSession | None, shape: ListShape
-    ) -> ServerList:
-        """The list that the caller of ``ask`` sees, in its own session where there are any. Raises AdapterError."""
-        session_id = None
-        if session is not None:
-            try:
-                session_id = await self.sessions.enter(ask, session, self.server)
-            except NotOpened as refused:
-                raise UpstreamBroken(f"The server {self.server.id} opened no session.") from refused
-        return await self._pages(shape, partial(self._asked_page, ask, shape, session_id, is_own=False))
+    async def for_caller(self, request: MountRequest, shape: ListShape) -> ServerList:
+        """The list that the caller sees, in its own session where there are any. Raises AdapterError."""
+        try:
+            session_id = await self.sessions.enter(request, self.server)
+        except NotOpened as refused:
+            raise UpstreamBroken(f"The server {self.server.id} opened no session.") from refused
+        return await self._pages(shape, request, partial(self._asked, request, session_id))
 
     async def leave(self, within: float) -> None:
         """End the adapter's own session, at the server if that takes no longer than ``within`` seconds."""
         session_id, self._session = self._session, None
         if session_id is not None:
             with suppress(AdapterError):
-                await (await self.relay.end(own_end(self.server, session_id), within)).close()
+                await (
+                    await self.relay.end(end_of(own_ask(self.server), self.server, session_id), within)
+                ).close()
 
-    # --- pages ------------------------------------------------------------------------------------------------
-
-    async def _pages(self, shape: ListShape, page: Page) -> ServerList:
+    async def _pages(
+        self, shape: ListShape, request: MountRequest | None, ask: Callable[[bytes], ClientRequest]
+    ) -> ServerList:
+        """All pages; ``ask`` gives the request with a body, which says of the client what its own ``request`` does."""
         entries: list[tuple[str, bytes]] = []
         cursor, size = None, 0
+        # What a client says of itself is in each request of the modern era, which is refused without it.
+        span = None if request is None else find(request.envelope.body, ("params", "_meta"))
+        meta = [] if request is None or span is None else [b'"_meta":' + request.envelope.body[slice(*span)]]
         for _ in range(PAGES):
-            response = await page(cursor)
+            # Several lists may be read at once in the client's session, and its own request follows.
+            number = f"adapter-{secrets.token_hex(8)}"
+            params = [*meta, *([] if cursor is None else [b'"cursor":' + dump(cursor)])]
+            asked = dump(number), dump(shape.method), b",".join(params)
+            own = ask(b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":{%b}}' % asked)
+            response = await self._response(own, number)
             try:
                 read = None if response is None else await in_turns(read_page(response, shape))
             except (BadJson, ListRefused) as refused:
@@ -110,65 +113,30 @@ class ListReader:
             f"{MOST_ITEMS} entries."
         )
 
-    async def _asked_page(
-        self,
-        ask: ClientRequest,
-        shape: ListShape,
-        session_id: str | None,
-        cursor: str | None,
-        *,
-        is_own: bool,
-    ) -> bytes | None:
-        """A page, asked for as the client asked at the mount, with what it says of itself; ``is_own``: in the adapter's
-        name.
-        """
-        assert isinstance(ask.envelope, Envelope)
-        body, number = ask.envelope.body, ask.envelope.id
-        if ask.envelope.method != shape.method:
-            # Several lists may be read at once in the client's session, and its own request follows.
-            number = f"adapter-{secrets.token_hex(8)}"
-            # What a client says of itself is in each request of the modern era, which is refused without it.
-            span = find(body, ("params", "_meta"))
-            meta = b"{}" if span is None else body[slice(*span)]
-            asked = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":{"_meta":%b}}'
-            body = asked % (dump(number), dump(shape.method), meta)
-        elif cursor is None:
-            body = edit(body, [Drop(("params", "cursor"))])
-        if cursor is not None:
-            body = edit(body, [Insert(("params", "cursor"), dump(cursor))])
+    def _asked(self, request: MountRequest, session_id: str | None, body: bytes) -> ClientRequest:
+        """A message with this body, asked as the client asked at the mount."""
         envelope = read_envelope(body)
         assert isinstance(envelope, Envelope)
-        own = message_to(ask, self.server, session_id, envelope)
-        if is_own:
-            in_own_name(own)
-        return await self._response(own)
+        return message_to(request.ask, self.server, session_id, envelope)
 
-    async def _own_page(self, session_id: str, shape: ListShape, cursor: str | None) -> bytes | None:
-        params = {} if cursor is None else {"cursor": cursor}
-        body = dump(rpc_request(next(self._numbers), shape.method, params))
-        return await self._response(own_message(self.server, session_id, body))
+    async def _response(self, own: ClientRequest, number: str) -> bytes | None:
+        return await response_of(await self.relay.handle(own), number, self.server.rules.answer_limit)
 
-    async def _response(self, own: ClientRequest) -> bytes | None:
-        assert isinstance(own.envelope, Envelope)
-        number, limit = own.envelope.id, self.server.rules.answer_limit
-        return await response_of(await self.relay.handle(own), number, limit)
-
-    async def _entered(self) -> str:
-        """The id of the adapter's own session. Raises UpstreamBroken where none can be opened."""
-        if self._session is not None:
-            return self._session
-        message = dump(rpc_request(0, "initialize", INITIALIZE_PARAMS))
-        answer = await self.relay.handle(own_message(self.server, None, message))
-        response = await response_of(answer, 0, self.server.rules.answer_limit)
-        session_id = header(answer.headers, "mcp-session-id")
-        result = initialize_result(response)
-        if session_id is None or result is None:
-            raise UpstreamBroken(f"The server {self.server.id} opened no session.")
-        said = read_result(result).get("instructions")
-        self.instructions = said if isinstance(said, str) else None
-        await (await self.relay.handle(own_message(self.server, session_id, INITIALIZED))).close()
-        self._session = session_id
-        return session_id
+    async def _in_own_session(self) -> Callable[[bytes], ClientRequest]:
+        """Gives requests in the adapter's own session. Raises UpstreamBroken where none can be opened."""
+        server, own = self.server, partial(beside, own_ask(self.server), self.server)
+        if self._session is None:
+            message = dump(rpc_request("adapter", "initialize", INITIALIZE_PARAMS))
+            answer = await self.relay.handle(own(None, message))
+            session_id = header(answer.headers, "mcp-session-id")
+            result = initialize_result(await response_of(answer, "adapter", server.rules.answer_limit))
+            if session_id is None or result is None:
+                raise UpstreamBroken(f"The server {server.id} opened no session.")
+            said = read_result(result).get("instructions")
+            self.instructions = said if isinstance(said, str) else None
+            await (await self.relay.handle(own(session_id, INITIALIZED))).close()
+            self._session = session_id
+        return partial(own, self._session)
 
 
 async def response_of(answer: ClientResponse, number: str | int | float | None, limit: int) -> bytes | None:

@@ -9,15 +9,25 @@ from functools import partial
 from adapter.errors import BadJson, BadRequest, SessionUnknown
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, Exchanges, both
 from adapter.relay.mounts.asks import Route, message_to
-from adapter.relay.mounts.events import told_apart
+from adapter.relay.mounts.events import is_plain, told_apart
 from adapter.relay.mounts.lists import MountLists
 from adapter.relay.mounts.reading import response_of
-from adapter.relay.mounts.sessions import MountSession, MountSessions, NotOpened
+from adapter.relay.mounts.sessions import MountRequest, MountSession, MountSessions, NotOpened
+from adapter.relay.replies import is_encoded
 from adapter.relay.server import Server
-from adapter.rules.mounts.member_ids import upward
+from adapter.rules.mounts.member_ids import member_of, upward
 from adapter.rules.mounts.names import Owner
-from adapter.wire.envelope import Envelope, Kind, dump, parse, read_envelope
-from adapter.wire.eras import MODERN
+from adapter.wire.envelope import (
+    INVALID_PARAMS,
+    RESOURCE_NOT_FOUND,
+    Envelope,
+    Kind,
+    dump,
+    parse,
+    read_envelope,
+    value_at,
+)
+from adapter.wire.rpc_refusals import RpcRefused
 from adapter.wire.shared_ids import CANCELLED, PROGRESS, about, named, with_id
 from adapter.wire.spans import Replace, edit
 
@@ -30,6 +40,25 @@ LISTS_OF = {"tools/call": "tools/list", "prompts/get": "prompts/list"}
 BY_URI = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 """The methods that go by URI."""
 
+COMPLETE = "completion/complete"
+
+_UNKNOWN = {
+    "tools/call": "Unknown tool: ",
+    "prompts/get": "Unknown prompt: ",
+    COMPLETE: "No server knows what is to be completed.",
+    **dict.fromkeys(BY_URI, "Resource not found"),
+}
+
+
+def is_routed(request: MountRequest) -> bool:
+    """Tell whether a request goes to the one server that has what it is about, which judges it."""
+    method = request.envelope.method
+    if method in BY_URI:
+        return method == "resources/read" or not request.is_modern
+    return (
+        method in LISTS_OF or method == COMPLETE or (method.startswith("tasks/") and method != "tasks/list")
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class MemberRequests:
@@ -40,26 +69,44 @@ class MemberRequests:
     lists: MountLists
     servers: Mapping[str, Server]
 
-    async def send_to(
-        self, ask: ClientRequest, session: MountSession | None, owner: Owner, envelope: Envelope, member: str
-    ) -> ClientResponse:
-        """Send a request to the server that has what its params name; ``member`` is where in them that stands."""
-        return await self.send(ask, session, owner.server, _about(envelope, member, owner.name))
-
-    async def send(
-        self, ask: ClientRequest, session: MountSession | None, server_id: str, message: Envelope
-    ) -> ClientResponse:
-        """The server's answer to a request. Raises what its relay raises."""
-        server = self.servers[server_id]
+    async def route(self, request: MountRequest) -> ClientResponse:
+        """The answer of the server that has what a request is about. Raises RpcRefused where none has it, and what the
+        relay raises.
+        """
+        envelope, method = request.envelope, request.envelope.method
+        owner, place = await self._owner(request)
+        if owner is None:
+            why = _UNKNOWN.get(method, "Unknown task") + (envelope.name or "" if method in LISTS_OF else "")
+            raise RpcRefused(RESOURCE_NOT_FOUND if method in BY_URI else INVALID_PARAMS, why)
+        server = self.servers[owner.server]
+        message = _about(envelope, place, owner.name) if place else envelope
         body = upward(server.id, message.body)
         if body is not message.body:
             message = message.with_body(body)
         try:
-            return await self._sent(ask, session, server, message)
+            return await self._sent(request, server, message)
         except SessionUnknown:
-            if session is None or not await self.is_gone(session, server):
+            if request.session is None or not await self.is_gone(request.session, server):
                 raise
-        return await self._sent(ask, session, server, message)
+        return await self._sent(request, server, message)
+
+    async def _owner(self, request: MountRequest) -> tuple[Owner | None, tuple[str, ...]]:
+        """The server that has what a request is about, under the name that it has there, and where in the params that
+        name is to stand.
+        """
+        envelope, lists = request.envelope, self.lists
+        if envelope.method in LISTS_OF:
+            return await lists.owner(request, LISTS_OF[envelope.method], envelope.name or ""), ("name",)
+        if envelope.method in BY_URI:
+            return await lists.owner_of_uri(request, envelope.name or ""), ("uri",)
+        params = value_at(parse(envelope.body), "params")
+        if envelope.method != COMPLETE:
+            found = member_of(value_at(params, "taskId"), self.servers)
+            return None if found is None else Owner(*found), ()
+        name, uri = (value_at(params, "ref", member) for member in ("name", "uri"))
+        if isinstance(name, str):
+            return await lists.owner(request, "prompts/list", name), ("ref", "name")
+        return await lists.owner_of_uri(request, uri) if isinstance(uri, str) else None, ("ref", "uri")
 
     async def is_gone(self, session: MountSession, server: Server) -> bool:
         """Tell whether nothing was sent because the time of the session at that server was over: then it is opened
@@ -68,40 +115,37 @@ class MemberRequests:
         self.sessions.lost(session, server)
         return not await self.sessions.is_open(session, server)
 
-    async def _sent(
-        self, ask: ClientRequest, session: MountSession | None, server: Server, message: Envelope
-    ) -> ClientResponse:
-        session_id = None
-        if session is not None:
-            try:
-                session_id = await self.sessions.enter(ask, session, server)
-            except NotOpened as found:
-                return await _not_opened(found, message)
-            if message.id not in session.held:
-                # The client has cancelled it, and expects no answer.
-                return ClientResponse(202, [], b"")
-        is_renamed = ask.sender.era is MODERN and (message.method in LISTS_OF or message.method in BY_URI)
+    async def _sent(self, request: MountRequest, server: Server, message: Envelope) -> ClientResponse:
+        ask, session = request
+        try:
+            session_id = await self.sessions.enter(request, server)
+        except NotOpened as found:
+            return await _not_opened(found, message)
+        if session is not None and message.id not in session.held:
+            # The client has cancelled it, and expects no answer.
+            return ClientResponse(202, [], b"")
+        is_renamed = request.is_modern and (message.method in LISTS_OF or message.method in BY_URI)
         own = message_to(ask, server, session_id, message, message.name if is_renamed else None)
-        if session is None:
-            answer = await self.relay.handle(own)
-            uris = self.lists.last_uris(ask, None)
-            return await told_apart(answer, server, self.lists.changed, uris, own=message.id)
         self.sessions.in_agreed_version(own)
-        self._keep_route(ask, session, own)
+        if session is not None:
+            self._keep_route(ask, session, own)
         return await self.answered(ask, session, own)
 
-    async def answered(self, ask: ClientRequest, session: MountSession, own: ClientRequest) -> ClientResponse:
-        """The answer to ``own`` in a session at a server, which may be cancelled meanwhile. Raises what the relay
-        raises.
-        """
+    async def answered(
+        self, ask: ClientRequest, session: MountSession | None, own: ClientRequest
+    ) -> ClientResponse:
+        """The answer to ``own`` at a server, which may be cancelled meanwhile. Raises what the relay raises."""
         message, server = own.envelope, own.server
         assert isinstance(message, Envelope)
-        session.under_way[message.id] = server.id
-        answered = partial(session.under_way.pop, message.id, None)
+        under_way = {} if session is None else session.under_way
+        under_way[message.id] = server.id
+        answered = partial(under_way.pop, message.id, None)
         try:
             answer = await self.relay.handle(own)
-            uris = self.lists.last_uris(ask, session)
-            answer = await told_apart(answer, server, self.lists.changed, uris, session, message.id)
+            body = answer.body
+            if not (isinstance(body, bytes) and is_plain(body, message.id)) or is_encoded(answer.headers):
+                uris = partial(self.lists.last_uris, ask, session)
+                answer = await told_apart(answer, server, self.lists.changed, uris, session, message.id)
         except BaseException:
             answered()
             raise
@@ -113,58 +157,50 @@ class MemberRequests:
 
     # --- messages that have no answer -------------------------------------------------------------------------
 
-    async def pass_on(self, ask: ClientRequest, session: MountSession, envelope: Envelope) -> ClientResponse:
+    async def pass_on(self, request: MountRequest) -> ClientResponse:
         """Pass a message on to the server that it is about, or to all of them. Raises what the relay raises."""
-        body, method = envelope.body, envelope.method
-        if envelope.kind is Kind.RESPONSE:
+        ask, session = request
+        body, method, server = request.envelope.body, request.envelope.method, None
+        if session is None:
+            return ClientResponse(202, [], b"")
+        if request.envelope.kind is Kind.RESPONSE:
             # One that answers nobody's question goes to nobody.
-            if (found := session.asked_by(envelope.id, self.servers)) is not None:
-                body = with_id(upward(found.server, body), found.id)
-                return await self._tell(ask, session, found.server, body)
+            if (found := session.asked_by(request.envelope.id, self.servers)) is not None:
+                server, body = found.server, with_id(upward(found.server, body), found.id)
         elif method == PROGRESS:
-            token = named(parse(body), "progressToken")
-            if (found := session.asked_by(token, self.servers)) is not None:
-                body = about(body, "progressToken", found.id)
-                return await self._tell(ask, session, found.server, body)
+            if (found := session.asked_by(named(parse(body), "progressToken"), self.servers)) is not None:
+                server, body = found.server, about(body, "progressToken", found.id)
         elif method == CANCELLED:
             number = named(parse(body), "requestId")
             if isinstance(number, str | int | float):
-                if (server := session.under_way.get(number)) is not None:
-                    return await self._tell(ask, session, server, body)
-                if not session.held.pop(number, 0):
+                server = session.under_way.get(number)
+                if server is None and not session.held.pop(number, 0):
                     # No two requests of a client have one id, so that nobody else feels meant.
                     await self.sessions.tell_all(ask, session, body)
         elif method != "notifications/initialized":
             # Of that each session at a server hears when it is opened.
             await self.sessions.tell_all(ask, session, body)
-        return ClientResponse(202, [], b"")
-
-    async def _tell(
-        self, ask: ClientRequest, session: MountSession, server: str, body: bytes
-    ) -> ClientResponse:
+        if server is None or not await self.sessions.is_open(session, self.servers[server]):
+            return ClientResponse(202, [], b"")
         message = read_envelope(body)
         assert isinstance(message, Envelope)
-        target = self.servers[server]
-        if not await self.sessions.is_open(session, target):
-            return ClientResponse(202, [], b"")
-        return await self.relay.handle(message_to(ask, target, session.id_at(server), message))
+        return await self.relay.handle(message_to(ask, self.servers[server], session.id_at(server), message))
 
     def _keep_route(self, ask: ClientRequest, session: MountSession, own: ClientRequest) -> None:
         """Remember the way of a request by name, for the next one."""
-        assert isinstance(ask.envelope, Envelope)
-        method, name = ask.envelope.method, ask.envelope.name
-        member = self.sessions.member(own.sender.session_id or "")
-        if method not in LISTS_OF or name is None or member is None:
+        client, message, session_id = ask.envelope, own.envelope, own.sender.session_id or ""
+        assert isinstance(client, Envelope) and isinstance(message, Envelope)
+        member, method = self.sessions.member(session_id), client.method
+        if method not in LISTS_OF or client.name is None or message.name is None or member is None:
             return
-        table = None
-        if not self.lists.is_certain(LISTS_OF[method], name):
-            table = self.lists.tables.get(LISTS_OF[method])
-            if table is None:
-                return
-        if (route := Route.of(table, ask, own, member)) is not None:
+        is_certain = self.lists.is_certain(LISTS_OF[method], client.name)
+        table = None if is_certain else self.lists.tables.get(LISTS_OF[method])
+        if is_certain or table is not None:
             if len(session.routes) >= MOST_ROUTES:
                 session.routes.clear()
-            session.routes[method, name] = route
+            said, renamed = (b'"name":' + dump(each) for each in (client.name, message.name))
+            route = Route(table, own.server, message.name, session_id, member, said, renamed)
+            session.routes[method, client.name] = route
 
 
 async def _not_opened(found: NotOpened, message: Envelope) -> ClientResponse:
@@ -181,17 +217,18 @@ async def _not_opened(found: NotOpened, message: Envelope) -> ClientResponse:
     return ClientResponse(answer.status, [*fields, JSON], with_id(response, message.id_bytes))
 
 
-def _about(envelope: Envelope, member: str, name: str) -> Envelope:
-    """The request with the name or URI that the server knows; ``member`` is where in its params it stands."""
-    if envelope.name is None or name == envelope.name:
+def _about(envelope: Envelope, place: tuple[str, ...], name: str) -> Envelope:
+    """The request with the name or URI that the server knows; ``place`` is where in its params that stands."""
+    if name == envelope.name:
         return envelope
-    said = b'"%b":%b' % (member.encode(), dump(envelope.name))
-    body, new = envelope.body, dump(name)
-    if body.count(b'"%b"' % member.encode()) == 1 and b"\\u" not in body and said in body:
+    member, body, new = b'"%b"' % place[-1].encode(), envelope.body, dump(name)
+    said = member + b":" + dump(envelope.name)
+    if body.count(member) == 1 and b"\\u" not in body and said in body:
         # Most clients write it so, and nothing else in the message can be meant.
-        body = body.replace(said, b'"%b":%b' % (member.encode(), new), 1)
+        body = body.replace(said, member + b":" + new, 1)
     else:
-        body = edit(body, [Replace(("params", member), new)])
-    found = Envelope(envelope.kind, envelope.method, envelope.id, name, envelope.meta, body)
-    found.trace = envelope.trace
+        body = edit(body, [Replace(("params", *place), new)])
+    found = envelope.with_body(body)
+    if envelope.name is not None:
+        found.name = name
     return found

@@ -13,16 +13,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 from adapter.errors import AdapterError
 from adapter.relay.background import BackgroundTasks, SingleFlight, run_beside
 from adapter.relay.call.dispatch import CLOSE_SECONDS
-from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges, Sender
+from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges, Sender, forwardable
 from adapter.relay.http_api.callers import whole_body
-from adapter.relay.mounts.asks import Number, Route, beside, end_of, with_version
+from adapter.relay.mounts.asks import Number, Route, beside, end_of
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import INITIALIZED
 from adapter.relay.sessions.session_map import TABLE, Session, Sessions
+from adapter.rules.access.principals import party_of
 from adapter.rules.access.sessions import (
     SessionRecord,
     SessionState,
@@ -35,6 +37,7 @@ from adapter.rules.mounts.member_ids import MemberId, member_id
 from adapter.state.port import Conflict, StoreListener
 from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope
+from adapter.wire.eras import MODERN
 
 MOST_KNOWN = 10_000
 """Sessions of one mount whose sessions at servers are known without looking: those that were used last."""
@@ -105,6 +108,29 @@ class MountSession:
         """
         asked = self.under_way.get(number)
         return number in self.held if asked is None else asked != server
+
+
+class MountRequest(NamedTuple):
+    """What a client asks at a mount, in its ``session`` there if it has one."""
+
+    ask: ClientRequest
+    session: MountSession | None = None
+
+    @property
+    def envelope(self) -> Envelope:
+        """Its message."""
+        assert isinstance(self.ask.envelope, Envelope), "a mount takes no batches"
+        return self.ask.envelope
+
+    @property
+    def is_modern(self) -> bool:
+        """Tell whether it is of the era without sessions."""
+        return self.ask.sender.era is MODERN
+
+    @property
+    def whose(self) -> str:
+        """A text that is equal for callers who see the same."""
+        return party_of(self.ask.sender.caller) if self.session is None else self.session.session.key
 
 
 class MountSessions(StoreListener):
@@ -214,18 +240,21 @@ class MountSessions(StoreListener):
         """Have a request name the version of MCP that its server has agreed to in this session, if that is known."""
         found = self.member(own.sender.session_id or "")
         if found is not None and own.sender.version not in (None, found.protocol_version):
-            with_version(own, found.protocol_version)
+            own.sender = own.sender._replace(version=found.protocol_version)
+            fields = forwardable(own.headers, drop=frozenset({"mcp-protocol-version"}))
+            own.headers = [*fields, ("MCP-Protocol-Version", found.protocol_version)]
 
-    async def enter(self, ask: ClientRequest, session: MountSession, server: Server) -> str:
-        """The id of the client's session at that server, which is opened if need be.
+    async def enter(self, request: MountRequest, server: Server) -> str | None:
+        """The id of the client's session at that server, which is opened if need be; None for a client without one.
 
         Raises NotOpened, and what the relay raises.
         """
-        known = session.members.get(server.id)
-        if known is not None:
-            return known
-        opening = partial(self._open, ask, session, server)
-        await self._opening.get((session.session.key, server.id), opening)
+        session = request.session
+        if session is None:
+            return None
+        if server.id not in session.members:
+            opening = partial(self._open, request.ask, session, server)
+            await self._opening.get((session.session.key, server.id), opening)
         return session.members[server.id]
 
     async def _open(self, ask: ClientRequest, session: MountSession, server: Server) -> None:
@@ -244,23 +273,22 @@ class MountSessions(StoreListener):
                 await answer.close()
             if header(answer.headers, "mcp-session-id") is None:
                 raise NotOpened(answer, body)
-            last = record.handshake.initialized
-            for text in (INITIALIZED, *(() if last is None else (last,))):
-                await self._tell(beside(ask, server, session_id, text))
-        self._entered(session, server, session_id)
+            for text in (INITIALIZED, record.handshake.initialized):
+                if text is not None:
+                    await self._tell(beside(ask, server, session_id, text))
+        self._entered(session, server)
 
     async def is_open(self, session: MountSession, server: Server) -> bool:
         """Tell whether the client has a session at that server, of whichever process. Raises StoreUnavailable."""
         if server.id in session.members:
             return True
-        session_id = session.id_at(server.id)
-        if await self._sessions.store.get(TABLE, session_key(session_id)) is None:
+        if await self._sessions.store.get(TABLE, session_key(session.id_at(server.id))) is None:
             return False
-        self._entered(session, server, session_id)
+        self._entered(session, server)
         return True
 
-    def _entered(self, session: MountSession, server: Server, session_id: str) -> None:
-        session.members[server.id] = session_id
+    def _entered(self, session: MountSession, server: Server) -> None:
+        session.members[server.id] = session.id_at(server.id)
         for follow in session.followers:
             follow(server)
 

@@ -29,6 +29,7 @@ from adapter.rules.tools.code_mode import (
     unfold,
 )
 from adapter.rules.tools.search import Index, SearchHit, index_of, one_line
+from adapter.upstream.port import Headers
 from adapter.wire.envelope import INVALID_PARAMS, Envelope, dump, error_response, parse, read_envelope
 from adapter.wire.eras import encode_mirror
 from adapter.wire.piecewise import one_piece
@@ -38,6 +39,69 @@ KEPT = 4
 """Catalogues whose index is kept; most servers have one for all."""
 
 ReadTools = Callable[[Call], Awaitable[Offered]]
+ReadOffered = Callable[[], Awaitable[Offered]]
+
+
+class CodeModeTools:
+    """The three tools and what they answer. ``own`` are the adapter's other tools, which are called by their names."""
+
+    def __init__(self, names: CodeModeNames, own: Sequence[dict[str, Any]] = ()) -> None:
+        self.names = names
+        self._shown = (*own, *definitions(names))
+        self.own = {tool["name"]: dump(tool) for tool in self._shown}
+        self._indexes = SingleFlight[str, Index](LastUsed(KEPT))
+
+    def page(self, envelope: Envelope, *, modern: bool) -> bytes:
+        """The response to a request for the list of tools."""
+        if asked_cursor(envelope.body) is not None:
+            why = "This list has only one page, so it has no such cursor."
+            return error_response(envelope.id_bytes, INVALID_PARAMS, why)
+        return own_list(envelope.id_bytes, self._shown, modern=modern)
+
+    async def answer(self, envelope: Envelope, read: ReadOffered, *, modern: bool) -> bytes:
+        """The response to a call of one of the three; ``read`` reads what the caller may use. The model gets an
+        unusable call as the tool's failure.
+        """
+        try:
+            if envelope.name == self.names.search:
+                return await self._search(envelope, read, modern)
+            if envelope.name == self.names.schema:
+                return await self._describe(envelope, read, modern)
+            # Only a call that was not unfolded still has the third name: this says why.
+            self.unfolded(envelope)
+            raise AssertionError("a call that can be unfolded is")
+        except UnusableCall as error:
+            return tool_result(envelope.id_bytes, str(error), None, modern=modern, is_error=True)
+
+    def unfolded(self, envelope: Envelope) -> Envelope:
+        """The call that a call through the third tool stands for. Raises UnusableCall."""
+        inner = read_envelope(unfold(envelope, self.names))
+        assert isinstance(inner, Envelope) and inner.name is not None, "the call has a name"
+        inner.trace = envelope.trace
+        return inner
+
+    async def _search(self, envelope: Envelope, read: ReadOffered, modern: bool) -> bytes:
+        query = search_query(envelope)
+        offered = await read()
+        # Made once: ten thousand tools take about a second.
+        index = await self._indexes.get(offered.digest, lambda: in_turns(index_of(offered.definitions)))
+        allowed = offered.allowed - self.own.keys()
+        hits, total = await in_turns(index.search(query.words, query.limit, allowed))
+        text, data = search_answer([_as_offered(hit, offered) for hit in hits], total, self.names)
+        return tool_result(envelope.id_bytes, text, data, modern=modern)
+
+    async def _describe(self, envelope: Envelope, read: ReadOffered, modern: bool) -> bytes:
+        name = described_name(envelope, self.names)
+        definition = self.own.get(name)
+        if definition is None:
+            offered = await read()
+            size = len(offered.definitions.get(name, b""))
+            definition = await in_turns(one_piece(partial(offered.definition, name), size))
+        if definition is None:
+            raise UnusableCall(
+                f"The tool {shown(name, 100)} does not exist; {self.names.search} finds tools."
+            )
+        return await in_turns(one_piece(partial(_described, envelope, definition, modern), len(definition)))
 
 
 class CodeMode:
@@ -49,108 +113,63 @@ class CodeMode:
     def __init__(
         self, names: CodeModeNames, offered: ReadTools, listed: ReadTools, own: Sequence[dict[str, Any]]
     ) -> None:
-        self._names = names
         self._offered = offered
         self._listed = listed
-        self._shown = (*own, *definitions(names))
-        self._own = {tool["name"]: dump(tool) for tool in self._shown}
-        self._indexes = SingleFlight[str, Index](LastUsed(KEPT))
+        self._tools = CodeModeTools(names, own)
 
     def entries(self) -> list[StageEntry]:
         """The stages of the three tools and of their list."""
+        names = self._tools.names
         return [
-            StageEntry("tools/list", "own", _Answering(self._list)),
-            StageEntry("tools/call", "own", _Answering(self._search), self._names.search),
-            StageEntry("tools/call", "own", _Answering(self._describe), self._names.schema),
-            StageEntry("tools/call", "own", _Answering(self._explain), self._names.call),
+            StageEntry("tools/list", "own", self),
+            *(
+                StageEntry("tools/call", "own", self, each)
+                for each in (names.search, names.schema, names.call)
+            ),
         ]
 
     def skips(self, scope_id: str, name: str | None) -> bool:  # noqa: ARG002 - a gate; every scope has these tools
         """True for the adapter's own tools, which are called by their names."""
-        return name in self._own and name != self._names.call
+        return name in self._tools.own and name != self._tools.names.call
 
     async def admit(self, call: Call) -> None:
         """Put the call that is meant in the place of one that stands for it.
 
         Raises ToolUnknown for a tool that is called by its name.
         """
-        if call.envelope.name != self._names.call:
-            raise ToolUnknown(self._names.hint)
+        if call.envelope.name != self._tools.names.call:
+            raise ToolUnknown(self._tools.names.hint)
         try:
-            request = unfold(call.envelope, self._names)
+            inner = self._tools.unfolded(call.envelope)
         except UnusableCall:
             # The call stays as it is, and its tool answers with the reason.
             return
-        inner = read_envelope(request)
-        assert isinstance(inner, Envelope) and inner.name is not None, "the call has a name"
         if call.modern:
-            call.headers = await self._headers(call, inner)
-        call.envelope, call.request = inner, request
+            definitions = (await self._offered(call)).definitions
+            call.headers = headers_of(inner, definitions.get(inner.name or ""), call.headers)
+        call.envelope, call.request = inner, inner.body
 
-    async def _headers(self, call: Call, inner: Envelope) -> list[tuple[str, str]]:
-        """The headers of a modern call that mirror the unfolded one."""
-        fields = [field for field in call.headers if not field[0].lower().startswith((PREFIX, "mcp-name"))]
-        return fields + mirrors_of(inner, (await self._offered(call)).definitions.get(inner.name or ""))
+    async def ask(self, call: Call) -> bytes | None:
+        """See Stage: all of them answer by themselves."""
+        if call.envelope.method == "tools/list":
+            return self._tools.page(call.envelope.with_body(call.request), modern=call.modern)
+        return await self._tools.answer(call.envelope, partial(self._listed, call), modern=call.modern)
 
-    # --- what the tools answer --------------------------------------------------------------------------------
-
-    async def _list(self, call: Call) -> bytes:
-        return own_page(call.envelope.with_body(call.request), self._shown, modern=call.modern)
-
-    async def _search(self, call: Call) -> bytes:
-        query = search_query(call.envelope)
-        offered = await self._listed(call)
-        index = await self._index(offered)
-        allowed = offered.allowed - self._own.keys()
-        hits, total = await in_turns(index.search(query.words, query.limit, allowed))
-        text, data = search_answer([_as_offered(hit, offered) for hit in hits], total, self._names)
-        return tool_result(call.envelope.id_bytes, text, data, modern=call.modern)
-
-    async def _describe(self, call: Call) -> bytes:
-        name = described_name(call.envelope, self._names)
-        definition = self._own.get(name)
-        if definition is None:
-            offered = await self._listed(call)
-            size = len(offered.definitions.get(name, b""))
-            definition = await in_turns(one_piece(partial(offered.definition, name), size))
-        return await described(call.envelope, definition, self._names, modern=call.modern)
-
-    async def _explain(self, call: Call) -> bytes:
-        """Raise the reason why a call was not unfolded: only such a call still has this tool's name."""
-        unfold(call.envelope, self._names)
-        raise AssertionError("a call that can be unfolded is")
-
-    async def _index(self, offered: Offered) -> Index:
-        """The index of a catalogue, made once: ten thousand tools take about a second."""
-        return await self._indexes.get(offered.digest, lambda: in_turns(index_of(offered.definitions)))
+    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
+        """See Stage."""
+        return response
 
 
-def own_page(envelope: Envelope, tools: Sequence[dict[str, Any]], *, modern: bool) -> bytes:
-    """The response to a request for the list of these tools."""
-    if asked_cursor(envelope.body) is not None:
-        why = "This list has only one page, so it has no such cursor."
-        return error_response(envelope.id_bytes, INVALID_PARAMS, why)
-    return own_list(envelope.id_bytes, tools, modern=modern)
-
-
-def mirrors_of(call: Envelope, definition: bytes | None) -> list[tuple[str, str]]:
-    """The headers that mirror a modern call of a tool with that definition; the name alone where there is none."""
-    fields = [("Mcp-Name", encode_mirror(call.name or ""))]
+def headers_of(call: Envelope, definition: bytes | None, headers: Headers) -> list[tuple[str, str]]:
+    """The headers of a modern request as they mirror the call that it stands for, of a tool with that definition; the
+    name alone where there is none.
+    """
+    fields = [field for field in headers if not field[0].lower().startswith((PREFIX, "mcp-name"))]
+    fields.append(("Mcp-Name", encode_mirror(call.name or "")))
     if definition is not None:
         arguments = parse(call.body)["params"].get("arguments")
         fields += mirrored(parse(definition).get("inputSchema"), arguments)
     return fields
-
-
-async def described(
-    envelope: Envelope, definition: bytes | None, names: CodeModeNames, *, modern: bool
-) -> bytes:
-    """The response that has a tool's definition. Raises UnusableCall where there is none."""
-    if definition is None:
-        name = shown(described_name(envelope, names), 100)
-        raise UnusableCall(f"The tool {name} does not exist; {names.search} finds tools.")
-    work = partial(_described, envelope, definition, modern)
-    return await in_turns(one_piece(work, len(definition)))
 
 
 def _described(envelope: Envelope, definition: bytes, modern: bool) -> bytes:
@@ -165,19 +184,3 @@ def _as_offered(found: SearchHit, offered: Offered) -> SearchHit:
         return found
     definition = parse(offered.definition(found.name) or b"{}")
     return found._replace(line=one_line(definition.get("description", "")))
-
-
-class _Answering:
-    """A stage that answers by itself. The model gets an unusable call as the tool's failure."""
-
-    def __init__(self, respond: Callable[[Call], Awaitable[bytes]]) -> None:
-        self._respond = respond
-
-    async def ask(self, call: Call) -> bytes | None:
-        try:
-            return await self._respond(call)
-        except UnusableCall as error:
-            return tool_result(call.envelope.id_bytes, str(error), None, modern=call.modern, is_error=True)
-
-    async def answer(self, call: Call, response: bytes) -> bytes:  # noqa: ARG002 - a stage; this one only asks
-        return response

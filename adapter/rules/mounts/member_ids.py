@@ -74,7 +74,10 @@ _OF_URIS = HINTS[3:]
 
 
 def downward(
-    server: str, data: bytes, marked: str | None = None, uris: Callable[[], UriTable] | None = None
+    server: str,
+    data: bytes,
+    marked: str | None = None,
+    uris: Callable[[], UriTable | None] = lambda: None,
 ) -> bytes:
     """A message of a server as the clients of the mount may have it. ``marked`` stands for the server in ids of its
     requests. ``uris`` are told apart, where there are several servers.
@@ -95,8 +98,8 @@ def downward(
                 edits.append(_marked(marked or server, data, TOKEN))
         elif message["method"] == CANCELLED and named(message, "requestId") is not None:
             edits.append(_marked(marked or server, data, ("params", "requestId")))
-    if uris is not None and any(hint in data for hint in _OF_URIS):
-        edits += uris().edits_of_message(server, message)
+    if any(hint in data for hint in _OF_URIS) and (table := uris()) is not None:
+        edits += table.edits_of_message(server, message)
     return edit(data, edits) if edits else data
 
 

@@ -11,29 +11,21 @@ from typing import Any
 
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.port import Headers
-from adapter.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, dump, error_response
-from adapter.wire.eras import MODERN_VERSIONS, Era
+from adapter.wire.envelope import dump, error_response
+from adapter.wire.eras import Era
+from adapter.wire.rpc_refusals import INVALID_REQUEST as INVALID_REQUEST
+from adapter.wire.rpc_refusals import UNSUPPORTED_VERSION as UNSUPPORTED_VERSION
+from adapter.wire.rpc_refusals import RpcRefused as RpcRefused
+from adapter.wire.rpc_refusals import require_version as require_version
+from adapter.wire.rpc_refusals import status_of as status_of
 
 JSON = SharedFields([("Content-Type", "application/json")])
 
-INVALID_REQUEST = -32600
 INTERNAL_ERROR = -32603
-UNSUPPORTED_VERSION = -32022
 
 _PREFIX = "io.modelcontextprotocol/"
 CAPABILITIES_KEY = _PREFIX + "clientCapabilities"
 SERVER_INFO_KEY = _PREFIX + "serverInfo"
-
-# A modern client reads from the status whether the request was understood; a code that is not here is a success.
-_MODERN_STATUS = {
-    -32700: 400,
-    INVALID_REQUEST: 400,
-    INVALID_PARAMS: 400,
-    METHOD_NOT_FOUND: 404,
-    -32020: 400,
-    -32021: 400,
-    UNSUPPORTED_VERSION: 400,
-}
 
 
 # Not frozen: each call makes one, and a frozen one costs three times as much.
@@ -49,30 +41,9 @@ class LocalAnswer:
     headers: Headers | None = None
 
 
-class RpcRefused(Exception):
-    """A request that is answered with a JSON-RPC error of the protocol's own."""
-
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.data = data
-
-
-def require_version(version: object) -> None:
-    """Raise RpcRefused for what is no version of the modern era."""
-    if version not in MODERN_VERSIONS:
-        data = {"supported": list(MODERN_VERSIONS), "requested": version}
-        raise RpcRefused(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-
-
 def result(id_bytes: bytes, value: Mapping[str, Any]) -> bytes:
     """A JSON-RPC response with this result."""
     return b'{"jsonrpc":"2.0","id":' + id_bytes + b',"result":' + dump(value) + b"}"
-
-
-def status_of(code: int | None, era: Era) -> int:
-    """The HTTP status of a response with this error code, None for a result."""
-    return _MODERN_STATUS.get(code, 200) if era is Era.MODERN and code is not None else 200
 
 
 def refusal(id_bytes: bytes, code: int, message: str, data: Any, era: Era) -> LocalAnswer:

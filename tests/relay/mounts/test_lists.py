@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 from adapter.relay.exchange import ClientRequest, Sender
 from adapter.relay.mounts.held_lists import HeldLists
 from adapter.relay.mounts.lists import ListRules, MountLists
 from adapter.relay.mounts.reading import ListReader
+from adapter.relay.mounts.sessions import MountRequest
 from adapter.relay.server import Server
 from adapter.rules.access.principals import Caller
 from adapter.rules.access.visible_lists import ListShape
@@ -31,7 +32,7 @@ class Process:
         self.lists = MountLists([held], ListRules(), store)
         self.lists.listeners.streams.add(self.heard.put_nowait)
 
-    async def _read(self, _: ClientRequest, shape: ListShape) -> ServerList:
+    async def _read(self, _: MountRequest, shape: ListShape) -> ServerList:
         names = self.tools if shape is TOOLS else ()
         return ServerList("a", [(name, b'{"name":"%b"}' % name.encode()) for name in names])
 
@@ -39,7 +40,7 @@ class Process:
         """Read the tools, as for a client that listens."""
         sender = Sender(LEGACY, "p", "s", caller=Caller("p"))
         mount = Server("all", "/mcp/all", ScriptedUpstream())
-        await self.lists.now(TOOLS, ClientRequest(mount, "POST", sender, []), cast(Any, None))
+        await self.lists.now(TOOLS, MountRequest(ClientRequest(mount, "POST", sender, [])))
 
 
 async def test_each_kind_of_list_is_told_of_in_all_processes() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.mounts.held_lists import ListListeners
-from adapter.relay.mounts.streams import MergedStream, open_stream
-from adapter.relay.mounts.subscriptions import open_subscription, wanted_of
+from adapter.relay.mounts.sessions import MountRequest
+from adapter.relay.mounts.streams import MergedStream, MountStreams
 from adapter.relay.server import Server
 from adapter.rules.access.principals import Caller
-from adapter.wire.envelope import Envelope, read_envelope
+from adapter.wire.envelope import read_envelope
 from adapter.wire.eras import LEGACY, MODERN
 from tests.scripted import ScriptedUpstream
 
@@ -41,7 +41,7 @@ async def test_a_stream_whose_client_left_at_once_ends() -> None:
     """Nothing of it is kept, though nobody asked for its first piece."""
     session, sessions, ask = opened()
     lists = listened_to()
-    answer = await open_stream(cast(Any, None), sessions, lists, {}, ask, session)
+    answer = await MountStreams(cast(Any, None), sessions, lists, {}).open(ask, session)
     assert len(session.followers) == len(lists.listeners.streams) == len(session.held) == 1
     await answer.close()
     assert (session.followers, lists.listeners.streams, session.held) == ([], set(), set())
@@ -50,7 +50,7 @@ async def test_a_stream_whose_client_left_at_once_ends() -> None:
 async def test_a_stream_that_is_cut_while_it_waits_leaves_no_task() -> None:
     """A client that goes is the usual end of a stream."""
     session, _, ask = opened()
-    stream = MergedStream(cast(Any, None), listened_to(), ask, session)
+    stream = MergedStream(cast(Any, None), listened_to(), MountRequest(ask, session))
     reading = asyncio.ensure_future(anext(stream.pieces()))
     while len(asyncio.all_tasks()) < 4:
         await asyncio.sleep(0)
@@ -88,21 +88,19 @@ async def test_a_server_is_heard_again_after_a_defect(era: Any) -> None:
     session, sessions, ask = opened()
     relay, server = cast(Any, FaultyRelay()), ask.server
     session.id_at = session.marked = lambda name: name
-    session.members = {}
-    session.under_way, session.held = {}, {}
+    session.members, session.under_way, session.held = {}, {}, {}
     sessions.in_agreed_version = lambda _: None
 
     async def is_open(*_: object) -> bool:
         return True
 
     sessions.is_open = is_open
+    streams = MountStreams(relay, sessions, listened_to(), {"all": server})
     if era is LEGACY:
-        answer = await open_stream(relay, sessions, listened_to(), {"all": server}, ask, session)
+        answer = await streams.open(ask, session)
     else:
-        message = read_envelope(LISTEN)
-        assert isinstance(message, Envelope)
-        ask.envelope, ask.sender = message, ask.sender._replace(era=MODERN)
-        answer = await open_subscription(relay, listened_to(), {"all": server}, ask, wanted_of(message))
+        ask.envelope, ask.sender = read_envelope(LISTEN), ask.sender._replace(era=MODERN)
+        answer = await streams.subscribe(MountRequest(ask))
     pieces = cast(Any, answer.body)
     async with asyncio.timeout(60):
         while await anext(pieces) != NEWS:

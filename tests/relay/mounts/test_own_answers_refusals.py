@@ -7,34 +7,36 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.rules.mounts.own_answers import refusal_of
+from adapter.relay.mounts.own_answers import require_meta
+from adapter.wire.rpc_refusals import RpcRefused
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 
 
-def asked(meta: object) -> bytes:
-    return orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}})
+def refused(meta: object) -> RpcRefused:
+    with pytest.raises(RpcRefused) as refused:
+        require_meta(orjson.dumps({"id": 1, "method": "tools/list", "params": {"_meta": meta}}))
+    return refused.value
 
 
 def test_a_request_with_version_and_capabilities_is_served() -> None:
     """Both are all that is needed."""
-    assert refusal_of(asked({VERSION: "2026-07-28", CAPABILITIES: {}})) is None
+    require_meta(
+        b'{"params":{"_meta":{"%b":"2026-07-28","%b":{}}}}' % (VERSION.encode(), CAPABILITIES.encode())
+    )
 
 
 @pytest.mark.parametrize("meta", [None, [], {}, {VERSION: "2026-07-28"}, {CAPABILITIES: {}}])
 def test_what_is_missing_is_named(meta: Any) -> None:
     """The client reads which member it has to add."""
-    refused = refusal_of(asked(meta))
-    assert refused is not None
-    assert refused.code == -32602
+    assert refused(meta).code == -32602
     for key in (VERSION, CAPABILITIES):
-        assert (key in refused.message) == (not isinstance(meta, dict) or key not in meta)
+        assert (key in str(refused(meta))) == (not isinstance(meta, dict) or key not in meta)
 
 
 @pytest.mark.parametrize("version", ["2099-01-01", "", 1, None, ["2026-07-28"], {}])
 def test_another_version_is_refused_with_those_that_are_served(version: Any) -> None:
     """The client can choose one of them."""
-    refused = refusal_of(asked({VERSION: version, CAPABILITIES: {}}))
-    assert refused is not None
-    assert (refused.code, refused.data) == (-32022, {"supported": ["2026-07-28"], "requested": version})
+    why = refused({VERSION: version, CAPABILITIES: {}})
+    assert (why.code, why.data) == (-32022, {"supported": ["2026-07-28"], "requested": version})

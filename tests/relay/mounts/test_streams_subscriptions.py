@@ -12,13 +12,15 @@ import pytest
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
 from adapter.relay.mounts.asks import OWN
 from adapter.relay.mounts.held_lists import ListListeners
-from adapter.relay.mounts.subscriptions import open_subscription, wanted_of
+from adapter.relay.mounts.sessions import MountRequest
+from adapter.relay.mounts.streams import MountStreams
 from adapter.relay.server import Server
 from adapter.rules.access.principals import NOBODY, Caller
 from adapter.rules.eras.modern_results import MOST_URIS
 from adapter.rules.mounts.names import Owner
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import MODERN
+from adapter.wire.rpc_refusals import RpcRefused
 from tests.scripted import ScriptedUpstream
 
 SERVERS = {each: Server(each, f"/mcp/{each}", ScriptedUpstream()) for each in ("a", "b", "apart")}
@@ -30,14 +32,6 @@ class Asked(NamedTuple):
     server: str
     wanted: Any
     own: bool
-
-
-def asking(wanted: object) -> Envelope:
-    params = {"notifications": wanted, "_meta": {}}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
-    envelope = read_envelope(orjson.dumps(message))
-    assert isinstance(envelope, Envelope)
-    return envelope
 
 
 async def asked_for(wanted: object, servers: int) -> list[Asked]:
@@ -52,7 +46,7 @@ async def asked_for(wanted: object, servers: int) -> list[Asked]:
         asked.append(Asked(own.server.id, found, is_own))
         return ClientResponse(200, [("Content-Type", "text/event-stream")], said)
 
-    async def owner_of_uri(_: object, __: object, uri: str) -> Owner | None:
+    async def owner_of_uri(_: object, uri: str) -> Owner | None:
         server, _, name = uri.partition("!")
         return Owner(server, name) if server in SERVERS else None
 
@@ -64,10 +58,13 @@ async def asked_for(wanted: object, servers: int) -> list[Asked]:
         are_alike=lambda server, _: server != "apart",
     )
     sender = Sender(MODERN, "p", None, caller=Caller("p"))
-    ask, envelope = ClientRequest(SERVERS["a"], "POST", sender, []), asking(wanted)
-    ask.envelope = envelope
-    relay: Any = SimpleNamespace(handle=handle)
-    answer = await open_subscription(relay, cast(Any, lists), SERVERS, ask, wanted_of(envelope))
+    ask = ClientRequest(SERVERS["a"], "POST", sender, [])
+    message = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen"}
+    ask.envelope = read_envelope(orjson.dumps({**message, "params": {"notifications": wanted, "_meta": {}}}))
+    streams = MountStreams(
+        cast(Any, SimpleNamespace(handle=handle)), cast(Any, None), cast(Any, lists), SERVERS
+    )
+    answer = await streams.subscribe(MountRequest(ask))
     pieces = cast(Any, answer.body)
     assert b"acknowledged" in await anext(pieces)
     async with asyncio.timeout(20):
@@ -106,7 +103,7 @@ async def test_whoever_wants_nothing_asks_no_server() -> None:
 
 
 @pytest.mark.parametrize("uris", ["x:1", [1], ["x:1"] * (MOST_URIS + 1)])
-def test_a_wish_that_is_none_is_refused(uris: object) -> None:
+async def test_a_wish_that_is_none_is_refused(uris: object) -> None:
     """No more resources than at a server's own mount."""
-    with pytest.raises(ValueError, match="at most"):
-        wanted_of(asking({"resourceSubscriptions": uris}))
+    with pytest.raises(RpcRefused, match="at most"):
+        await asked_for({"resourceSubscriptions": uris}, 0)

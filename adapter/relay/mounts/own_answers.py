@@ -1,5 +1,5 @@
 """What a merged mount says itself: to ``initialize`` and ``server/discover``, and to requests of the modern era that do
-not say what they have to of their client. What goes to a server that one judges. Pure.
+not say what they have to of their client. What goes to a server that one judges.
 
 Source of the rules: MCP 2026-07-28, "_meta" and "Versioning".
 """
@@ -7,13 +7,14 @@ Source of the rules: MCP 2026-07-28, "_meta" and "Versioning".
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from adapter.relay.exchange import JSON, ClientResponse
 from adapter.rules.eras.legacy_requests import CAPABILITIES_KEY
-from adapter.wire.envelope import INVALID_PARAMS, parse
-from adapter.wire.eras import MODERN_VERSIONS
+from adapter.wire.envelope import INVALID_PARAMS, Envelope, error_response, parse, value_at
+from adapter.wire.eras import Era
 from adapter.wire.names import VERSION_KEY
-from adapter.wire.shared_ids import named
+from adapter.wire.rpc_refusals import RpcRefused, require_version, status_of
 
 LONGEST_INSTRUCTIONS: Final = 16 << 10
 """Characters of the instructions of one server that are joined with the others'."""
@@ -38,27 +39,17 @@ def joined_instructions(servers: Iterable[tuple[str, str | None]]) -> str | None
     return "\n\n".join(parts) or None
 
 
-UNSUPPORTED_VERSION: Final = -32022
-
-_NEEDED = (VERSION_KEY, CAPABILITIES_KEY)
-
-
-class RpcRefusal(NamedTuple):
-    """A JSON-RPC error of the protocol's own."""
-
-    code: int
-    message: str
-    data: dict[str, Any] | None = None
+def require_meta(body: bytes) -> None:
+    """Raise RpcRefused for a request with this body that does not say what it has to."""
+    meta = value_at(parse(body), "params", "_meta")
+    meta = meta if isinstance(meta, dict) else {}
+    missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
+    if missing:
+        raise RpcRefused(INVALID_PARAMS, f"params._meta is missing {' and '.join(missing)}.")
+    require_version(meta[VERSION_KEY])
 
 
-def refusal_of(body: bytes) -> RpcRefusal | None:
-    """The refusal of a request with this body; None for one that says what it has to."""
-    meta = named(parse(body), "_meta")
-    missing = [key for key in _NEEDED if not isinstance(meta, dict) or key not in meta]
-    if missing or not isinstance(meta, dict):
-        return RpcRefusal(INVALID_PARAMS, f"params._meta is missing {' and '.join(missing)}.")
-    version = meta[VERSION_KEY]
-    if version not in MODERN_VERSIONS:
-        data = {"supported": list(MODERN_VERSIONS), "requested": version}
-        return RpcRefusal(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-    return None
+def refused(envelope: Envelope, era: Era, why: RpcRefused) -> ClientResponse:
+    """The answer to a request that is refused."""
+    body = error_response(envelope.id_bytes, why.code, str(why), why.data)
+    return ClientResponse(status_of(why.code, era), [JSON], body)
