@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from adapter.errors import BadRequest, SessionMissing, SessionUnknown
+from adapter.errors import BadRequest, SessionMissing
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, Exchanges
 from adapter.relay.mounts.code_mode import MountCodeMode
 from adapter.relay.mounts.lists import MountLists
@@ -61,21 +62,20 @@ class MergedMount:
     def __repr__(self) -> str:
         return f"<MergedMount {self.mount.id!r} of {list(self.servers)}>"
 
-    async def handle(self, ask: ClientRequest) -> ClientResponse:
-        """See Relay."""
-        envelope, is_legacy = ask.envelope, ask.sender.era is LEGACY
-        session = self.sessions.at_hand(ask.sender) if is_legacy and self.code_mode is None else None
-        if session is not None and type(envelope) is Envelope:
-            route = session.routes.get((envelope.method, envelope.name))
-            own = None
+    def handle(self, ask: ClientRequest) -> Coroutine[Any, Any, ClientResponse]:
+        """See Relay. What has been asked before goes the way that it went."""
+        envelope, sender = ask.envelope, ask.sender
+        if type(envelope) is Envelope and sender.era is LEGACY and self.code_mode is None:
+            session = self.sessions.at_hand(sender)
+            route = None if session is None else session.routes.get((envelope.method, envelope.name))
             if route is not None and route.table in (None, self.lists.tables.get(LISTS_OF[envelope.method])):
                 own = route.request(ask, envelope)
-            if own is not None:
-                try:
-                    return await self._requests.answered(ask, session, own)
-                except SessionUnknown:
-                    if not await self._requests.is_gone(session, own.server):
-                        raise
+                if own is not None:
+                    return self._requests.answered(ask, session, own, partial(self._handle, ask))
+        return self._handle(ask)
+
+    async def _handle(self, ask: ClientRequest) -> ClientResponse:
+        envelope, is_legacy = ask.envelope, ask.sender.era is LEGACY
         if ask.method == "DELETE" and is_legacy:
             return await self.sessions.end(ask)
         if ask.method != "POST":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -41,6 +41,8 @@ BY_URI = frozenset({"resources/read", "resources/subscribe", "resources/unsubscr
 """The methods that go by URI."""
 
 COMPLETE = "completion/complete"
+
+Anew = Callable[[], Awaitable[ClientResponse]]
 
 _UNKNOWN = {
     "tools/call": "Unknown tool: ",
@@ -83,12 +85,7 @@ class MemberRequests:
         body = upward(server.id, message.body)
         if body is not message.body:
             message = message.with_body(body)
-        try:
-            return await self._sent(request, server, message)
-        except SessionUnknown:
-            if request.session is None or not await self.is_gone(request.session, server):
-                raise
-        return await self._sent(request, server, message)
+        return await self._sent(request, server, message, partial(self._sent, request, server, message))
 
     async def _owner(self, request: MountRequest) -> tuple[Owner | None, tuple[str, ...]]:
         """The server that has what a request is about, under the name that it has there, and where in the params that
@@ -108,14 +105,9 @@ class MemberRequests:
             return await lists.owner(request, "prompts/list", name), ("ref", "name")
         return await lists.owner_of_uri(request, uri) if isinstance(uri, str) else None, ("ref", "uri")
 
-    async def is_gone(self, session: MountSession, server: Server) -> bool:
-        """Tell whether nothing was sent because the time of the session at that server was over: then it is opened
-        anew. One that was revoked is not.
-        """
-        self.sessions.lost(session, server)
-        return not await self.sessions.is_open(session, server)
-
-    async def _sent(self, request: MountRequest, server: Server, message: Envelope) -> ClientResponse:
+    async def _sent(
+        self, request: MountRequest, server: Server, message: Envelope, anew: Anew | None = None
+    ) -> ClientResponse:
         ask, session = request
         try:
             session_id = await self.sessions.enter(request, server)
@@ -129,30 +121,36 @@ class MemberRequests:
         self.sessions.in_agreed_version(own)
         if session is not None:
             self._keep_route(ask, session, own)
-        return await self.answered(ask, session, own)
+        return await self.answered(ask, session, own, anew)
 
     async def answered(
-        self, ask: ClientRequest, session: MountSession | None, own: ClientRequest
+        self, ask: ClientRequest, session: MountSession | None, own: ClientRequest, anew: Anew | None
     ) -> ClientResponse:
-        """The answer to ``own`` at a server, which may be cancelled meanwhile. Raises what the relay raises."""
+        """The answer to ``own`` at a server, which may be cancelled meanwhile. ``anew`` answers where nothing was sent
+        because the time of the session there was over. Raises what the relay raises.
+        """
         message, server = own.envelope, own.server
         assert isinstance(message, Envelope)
-        under_way = {} if session is None else session.under_way
-        under_way[message.id] = server.id
-        answered = partial(under_way.pop, message.id, None)
+        number, under_way = message.id, {} if session is None else session.under_way
+        under_way[number] = server.id
         try:
             answer = await self.relay.handle(own)
             body = answer.body
-            if not (isinstance(body, bytes) and is_plain(body, message.id)) or is_encoded(answer.headers):
+            if type(body) is not bytes or not is_plain(body, number) or is_encoded(answer.headers):
                 uris = partial(self.lists.last_uris, ask, session)
-                answer = await told_apart(answer, server, self.lists.changed, uris, session, message.id)
+                answer = await told_apart(answer, server, self.lists.changed, uris, session, number)
+                if not isinstance(answer.body, bytes):
+                    answer.release = both(answer.release, partial(under_way.pop, number, None))
+                    return answer
+        except SessionUnknown:
+            under_way.pop(number, None)
+            if anew is None or session is None or not await self.sessions.is_gone(session, server):
+                raise
+            return await anew()
         except BaseException:
-            answered()
+            under_way.pop(number, None)
             raise
-        if isinstance(answer.body, bytes):
-            answered()
-        else:
-            answer.release = both(answer.release, answered)
+        under_way.pop(number, None)
         return answer
 
     # --- messages that have no answer -------------------------------------------------------------------------

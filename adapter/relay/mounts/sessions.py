@@ -339,10 +339,13 @@ class MountSessions(StoreListener):
             self._sessions.store.listeners.remove(self)
         await self._looks.close()
 
-    def lost(self, session: MountSession, server: Server) -> None:
-        """Forget a session at a server that has ended; the next request opens it anew."""
+    async def is_gone(self, session: MountSession, server: Server) -> bool:
+        """Tell whether the time of the session at that server is over: then the next request opens it anew. One that
+        was revoked is not.
+        """
         session.members.pop(server.id, None)
         session.routes.clear()
+        return not await self.is_open(session, server)
 
     async def _tell(self, ask: ClientRequest) -> None:
         """Send a message whose answer nobody waits for. Raises what the relay raises."""
