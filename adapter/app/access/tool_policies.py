@@ -94,10 +94,11 @@ def shape_of(
 
     ``learn`` is given the definition of each tool whose structured content may list artifacts, without additions.
     """
-    hidden = hides(policies)
+    # Where nothing is wrapped only disabled tools are hidden, which ``apply`` looks for too.
+    hidden = hides(policies) if policies.wrapped else None
 
     def shape(name: str, definition: bytes) -> ShapedDefinition:
-        if hidden(name):
+        if hidden is not None and hidden(name):
             return ShapedDefinition(None)
         shaping = apply(policies, name, definition)
         if learn is not None and name in policies.structured and shaping.plain is not None:

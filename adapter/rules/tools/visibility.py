@@ -19,8 +19,8 @@ from adapter.rules.tools.definitions import Prose, prose, rewritten
 
 # Three dots: the one character for them is not in form NFKC.
 _MORE = "..."
-# Escapes other than of quotes, backslashes, slashes, tabs and newlines; and the one control that JSON allows.
-_ODD = re.compile(rb"\x7f|\\[bfru]")
+# Escapes other than of quotes, backslashes, slashes, tabs and newlines.
+_ESCAPED = re.compile(rb"\\[bfru]")
 _UNLIMITED = 1 << 31
 _SENTENCE = re.compile(r".*?[.!?…。！？](?=\s|$)", re.DOTALL)
 
@@ -50,19 +50,25 @@ class Sanitization:
             return self.max_schema_text
         return self.max_title if piece.is_title else self.max_description
 
-    def finds_nothing(self, definition: bytes) -> bool:
-        """Tell whether surely no text of the definition would change, at a tenth of the cost of cleaning each."""
-        flat = _flat(definition)
-        if _ODD.search(flat) or not (flat.isascii() or _is_clean(flat.decode("utf-8"))):
+    def finds_nothing(self, flat: bytes) -> bool:
+        """Tell whether surely no text of a definition would change, at a tenth of the cost of cleaning each.
+
+        ``flat`` is the definition as ``_flat`` makes it.
+        """
+        if not (flat.isascii() or _is_clean(flat.decode("utf-8"))):
             return False
         limits = (self.max_title, self.max_description, self.max_schema_text)
         titles, descriptions, texts = (_UNLIMITED if limit is None else limit for limit in limits)
         return _longer(min(titles, texts), min(descriptions, texts)).search(flat) is None
 
 
-def _flat(definition: bytes) -> bytes:
-    """The definition with spaces in place of escaped backslashes and quotes."""
-    return definition.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
+def _flat(definition: bytes) -> bytes | None:
+    """The definition with spaces in place of escaped backslashes and quotes, so that no quote is within a text.
+
+    None if it may hold characters that only reading its texts shows.
+    """
+    flat = definition.replace(rb"\\", b"  ").replace(rb"\"", b"  ") if b"\\" in definition else definition
+    return None if b"\x7f" in flat or _ESCAPED.search(flat) else flat
 
 
 def _is_clean(text: str) -> bool:
@@ -93,13 +99,12 @@ class Descriptions:
             return None
         return cut(text, self.max_schema if piece.in_schema else self.max_tool)
 
-    def finds_nothing(self, definition: bytes) -> bool:
-        """Tell whether surely all descriptions would stay as they are."""
+    def finds_nothing(self, flat: bytes | None) -> bool:
+        """Tell whether surely all descriptions of a definition would stay as they are; see Sanitization."""
         if self.mode != "truncate":
             return self.mode == "preserve"
-        flat = _flat(definition)
         limits = [_UNLIMITED if limit is None else limit for limit in (self.max_tool, self.max_schema)]
-        return not _ODD.search(flat) and _longer(_UNLIMITED, min(limits)).search(flat) is None
+        return flat is not None and _longer(_UNLIMITED, min(limits)).search(flat) is None
 
 
 class _Folding(NamedTuple):
@@ -219,8 +224,9 @@ def apply(policies: Policies, name: str, definition: bytes) -> ShapedDefinition:
 def _edited(policies: Policies, definition: bytes, *, shortens: bool) -> ShapedDefinition:
     """The definition with its prose sanitized and shortened, hidden if sanitization blocks it."""
     sanitization, descriptions = policies.sanitization, policies.descriptions
-    cleans = sanitization.mode != "off" and not sanitization.finds_nothing(definition)
-    if not cleans and not shortens and descriptions.finds_nothing(definition):
+    flat = _flat(definition)
+    cleans = sanitization.mode != "off" and (flat is None or not sanitization.finds_nothing(flat))
+    if not cleans and not shortens and descriptions.finds_nothing(flat):
         return ShapedDefinition(definition)
     texts: list[tuple[Prose, str | None]] = []
     cleaned = set()
