@@ -22,18 +22,19 @@ from adapter.app.file_keeping import KeptFiles
 from adapter.rules.access.sessions import session_key
 from adapter.rules.files.file_records import FileKind
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream, done
-from tests.edge.hostile_forms import LARGEST
 from tests.edge.raw import Exchange, Head, RawClient, RawUpstream, Script
 
 ROOT = "treasury-5f1c"
 """Part of the store's path, in letters that no way of writing a path changes."""
+
+LARGEST = 32 * 1024
+"""Bytes of a file that the adapter of these tests takes."""
 
 QUOTA = 16 * LARGEST
 
 SERVER = {
     "adapters": [
         {"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path"},
-        {"type": "upload_consumer", "tools": ["read_all"], "file_path_argument": "files[].path"},
         {
             "type": "artifact_producer",
             "tools": ["write"],
@@ -136,28 +137,6 @@ class Scene:
         response = json.loads(answer)  # reads lone surrogates too, which orjson refuses
         assert isinstance(response, dict)
         return response
-
-    async def exchange(self, data: bytes, *, whole: bool) -> bytes:
-        """All that is answered to these bytes, checked; ``whole`` says that there must be an answer."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.front.port, limit=1 << 24)
-        try:
-            async with asyncio.timeout(20):
-                with contextlib.suppress(ConnectionError):
-                    writer.write(data)
-                    await writer.drain()
-                    if not whole:
-                        writer.write_eof()
-                answer = b""
-                with contextlib.suppress(ConnectionError):
-                    while piece := await reader.read(1 << 16):
-                        answer += piece
-        finally:
-            writer.transport.abort()
-        self.check(answer)
-        assert answer or not whole, data[:300]
-        if answer:
-            self.check_status(int(answer.split(b" ", 2)[1]))
-        return answer
 
     async def upload(self, client: RawClient, content: bytes, name: str = "mine.txt") -> dict[str, Any]:
         """An upload as it should be."""

@@ -1,16 +1,16 @@
 """Tools that plant links and pipes, name what is not theirs, and answer what is no answer.
 
-As for hostile clients: no escape, nobody else's bytes, no path of the store, and nothing left; see ``hostilities``.
+No escape, nobody else's bytes, no path of the store. What ``hostilities`` checks besides, for each test: no
+descriptor, task or staged file is left, the log tells nothing of where the store lies, and the adapter serves as
+before.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
 import socket
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +19,6 @@ from urllib.parse import quote
 import pytest
 
 from tests.edge.hostile import QUOTA, Scene, StartScene, Victim, arguments_of
-from tests.edge.hostile_forms import NAMES
 from tests.edge.raw import Exchange, in_json, modern_body, modern_fields, result
 
 Plant = Callable[[Path, Path], None]
@@ -151,134 +150,6 @@ async def test_what_is_planted_at_the_allocated_path(hostilities: StartScene, pl
             assert await scene.swept() == Counter(), "the cleanup takes what was put elsewhere"
             assert before == (treasure.stat().st_nlink, treasure.read_bytes()[:100])
         assert len(planted) == 5 and scene.front.app.files.registry.used(scene.scope_of(client)) == 0
-
-
-@pytest.mark.parametrize("plant", PLANTS)
-async def test_what_is_planted_where_a_file_was_kept(hostilities: StartScene, plant: Plant) -> None:
-    """A file that is no longer the one that was kept is given to nobody: to no download, no read and no tool."""
-    async with hostilities() as scene, scene.front.client() as client:
-        victim = await scene.robbed()
-        for treasure in treasures(scene, victim):
-            # A session for each: some of what is planted leaves no room for another file beside it.
-            await client.initialize()
-            handle = (await scene.upload(client, b"mine", treasure.name))["upload_handle"]
-            written = await scene.call(client, "write", {"filename": treasure.name})
-            artifact = written["result"]["_meta"]["artifact"]
-            kept = Path(arguments_of(scene.up.calls("tools/call")[-1])["filename"])
-            await scene.call(client, "read", {"path": handle})
-            # The tool was given a copy, in a folder beside the stored file.
-            copy = Path(arguments_of(scene.up.calls("tools/call")[-1])["path"])
-            for path in (kept, copy.parents[1] / copy.name):
-                path.unlink()
-                plant(path, treasure)
-            called = len(scene.up.calls("tools/call"))
-            for gone in (handle, artifact["artifact_uri"]):
-                answer = await scene.call(client, "read", {"path": gone})
-                assert answer["result"]["isError"] is True
-            assert len(scene.up.calls("tools/call")) == called
-            read = await scene.rpc(client, "resources/read", {"uri": artifact["artifact_uri"]})
-            assert "error" in read
-            link = "/artifacts/" + artifact["download_url"].partition("/artifacts/")[2]
-            is_gone = not os.path.lexists(kept)
-            assert (await scene.ask(client, "GET", b"", link))[0].status == (404 if is_gone else 409)
-            await client.request("DELETE")
-            assert await scene.swept() == Counter()
-
-
-# --- what changes while it is captured ------------------------------------------------------------------------
-
-
-def swap_file_and_link(path: Path, treasure: Path) -> None:
-    other = path.with_suffix(".other")
-    other.symlink_to(treasure)
-    other.replace(path)
-    other.write_bytes(b"honest")
-    other.replace(path)
-
-
-def swap_directory_and_link(path: Path, treasure: Path) -> None:
-    path.parent.rename(path.parent.with_suffix(".away"))
-    path.parent.symlink_to(treasure.parent)
-    path.parent.unlink()
-    path.parent.with_suffix(".away").rename(path.parent)
-
-
-def grow(path: Path, _: Path) -> None:
-    with path.open("ab") as file:
-        file.write(b"honest")
-
-
-def come_and_go(path: Path, _: Path) -> None:
-    path.unlink()
-    path.write_bytes(b"honest")
-
-
-def give_second_name(path: Path, treasure: Path) -> None:
-    path.with_suffix(".other").hardlink_to(path)
-    path.with_suffix(".other").unlink()
-    assert treasure != path
-
-
-@pytest.mark.parametrize(
-    "change", [swap_file_and_link, swap_directory_and_link, grow, come_and_go, give_second_name]
-)
-async def test_what_changes_while_it_is_captured(hostilities: StartScene, change: Plant) -> None:
-    """What is captured was the tool's own at one moment, or the call says that nothing was."""
-    async with hostilities() as scene, scene.front.client() as client:
-        victim = await scene.robbed()
-        await client.initialize()
-        for treasure in treasures(scene, victim) * 6:
-            over = threading.Event()
-            changing: list[asyncio.Task[None]] = []
-
-            def keep_changing(path: Path, treasure: Path = treasure, over: threading.Event = over) -> None:
-                try:
-                    while not over.is_set():
-                        change(path, treasure)
-                except OSError:
-                    pass  # the adapter took the directory away
-
-            async def play(
-                exchange: Exchange, changing: list[asyncio.Task[None]] = changing, run: Plant = change
-            ) -> None:
-                path = Path(arguments_of(exchange)["filename"])
-                path.write_bytes(b"honest")
-                changing.append(asyncio.create_task(asyncio.to_thread(keep_changing, path)))
-                assert run is change
-                await exchange.json(result(1, f"Saved to {path}."))
-
-            scene.play = play
-            response = await scene.call(client, "write", {"filename": treasure.name})
-            over.set()
-            await asyncio.gather(*changing)
-            meta = response["result"]["_meta"]
-            if "artifact" in meta:
-                url = "/artifacts/" + meta["artifact"]["download_url"].partition("/artifacts/")[2]
-                head, content = await scene.ask(client, "GET", b"", url)
-                assert head.status in (404, 409) or content.replace(b"honest", b"") == b"", content
-            else:
-                assert "could not be captured" in meta["artifact_error"]
-        await client.request("DELETE")
-
-
-# --- what callers want files to be called ---------------------------------------------------------------------
-
-
-async def test_what_callers_want_files_to_be_called(hostilities: StartScene) -> None:
-    """The tool writes in a directory of the call's own, and what it wrote can be read and downloaded."""
-    odd: tuple[object, ...] = (*NAMES, "", None, 7, [], {"a": 1}, "\ud800.txt", "a" * 100_000, True)
-    async with hostilities() as scene, scene.front.client() as client:
-        await client.initialize()
-        own = scene.root / "artifacts" / scene.scope_of(client)
-        for name in odd:
-            response = await scene.call(client, "write", {"filename": name})
-            assert await scene.captured(client, response) == b"honest", (name, response)
-            uri = response["result"]["_meta"]["artifact"]["artifact_uri"]
-            read = await scene.rpc(client, "resources/read", {"uri": uri})
-            assert read["result"]["contents"][0].get("text", "honest") == "honest"
-            path = Path(arguments_of(scene.up.calls("tools/call")[-1])["filename"])
-            assert path.parents[1] == own and path.resolve() == path and len(path.name.encode()) <= 200
-        await client.request("DELETE")
 
 
 # --- what is named --------------------------------------------------------------------------------------------

@@ -8,9 +8,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from python_multipart.multipart import MultipartParser
 
-from adapter.edge.files.multipart import Form, content_in
-from tests.edge.end_to_end.test_forms_amid_file import BOUNDARY, DELIMITER, HEAD, contents, feed
+from adapter.edge.files.multipart import FileBegins, Form, Mark, content_in
 
+BOUNDARY = b"--frontier"
+DELIMITER = b"\r\n--" + BOUNDARY
+HEAD = b'\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+
+lookalikes = st.integers(0, len(DELIMITER) - 1).map(lambda size: DELIMITER[:size])
+contents = st.lists(
+    st.one_of(lookalikes, st.sampled_from([b"\r", b"\n", b"-", DELIMITER + b"x"]), st.binary(max_size=40)),
+    max_size=12,
+).map(b"".join)
 sizes = st.lists(st.integers(1, 90), min_size=1, max_size=30)
 
 
@@ -31,6 +39,16 @@ class Line:
         self.left = self.left[len(piece) :]
         self.received += len(piece)
         return len(piece)
+
+
+def feed(form: Form, chunk: bytes, files: list[bytes]) -> None:
+    """Give a form its next bytes; the content that it finds in them joins that of ``files``."""
+    for event in form.feed(chunk):
+        if isinstance(event, FileBegins):
+            files.append(b"")
+        elif event is not Mark.FILE_ENDS:
+            assert isinstance(event, bytes)
+            files[-1] += event
 
 
 def by_python_multipart(form: bytes) -> list[bytes]:
