@@ -114,17 +114,6 @@ async def test_a_sealed_request_is_served_once(tmp_path: Path) -> None:
             assert orjson.loads(refusal) == {"detail": "Nothing is served here."}
 
 
-async def test_a_sealed_request_for_another_replica_is_refused(tmp_path: Path) -> None:
-    """Whoever captures it on its way to A has nothing that B takes."""
-    async with site(tmp_path) as found:
-        a, b = await found.start("a"), await found.start("b")
-        async with b.client() as client:
-            insider = Insider(found, client)
-            content = encode_head(HEAD) + PING
-            seal = await insider.seal(a, content, len(content) - len(PING))
-            assert (await insider.send(seal, content))[0].status == 404
-
-
 async def test_another_content_than_the_sealed_one_is_refused(tmp_path: Path) -> None:
     """Of the same size it has another digest; of another size it is a failure that the first replica can read."""
     async with site(tmp_path) as found:

@@ -13,7 +13,6 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.relay.lease import TABLE as LEASES
 from adapter.state.port import Store
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
@@ -21,7 +20,7 @@ from adapter.state.sqlite import SqliteStore
 from tests.edge.conftest import Adapter, Located, StartAdapter, StartUpstream, done
 from tests.edge.consoling import Shop, tool
 from tests.edge.end_to_end.test_session_streams import KINDS, Listened, ended, listening
-from tests.edge.raw import INITIALIZE, Exchange, call_body, error_of, result
+from tests.edge.raw import Exchange, call_body, result
 from tests.state.redis import servers
 from tests.state.shared import SharedMemory
 
@@ -132,32 +131,6 @@ async def test_caller_over_http_has_one_session_on_all_adapters(
         assert sum(call.head["mcp-session-id"] == session for call in up.calls("DELETE")) == 1
 
 
-async def test_call_after_a_loss_opens_one_session_for_all(
-    upstream: StartUpstream, adapter: StartAdapter, new_store: NewStore
-) -> None:
-    """The upstream forgets everything; adapters that find out at once leave no second session behind."""
-    async with upstream() as up, three(adapter, up, new_store) as house:
-        session = await house.initialize(0)
-        for number in (1, 2):
-            await house.call(number, session)
-        up.sessions.clear()
-        answers = await asyncio.gather(*(house.call(number % 3, session) for number in range(12)))
-        assert set(answers) == {result(1)} and len(up.sessions) == 1
-        assert await house.call(0, session) == result(1) and len(up.sessions) == 1
-
-
-async def test_limit_on_sessions_is_that_of_all_adapters(
-    upstream: StartUpstream, adapter: StartAdapter, new_store: NewStore
-) -> None:
-    """The refusal is the usual one, and every health page tells the number of all."""
-    async with upstream() as up, three(adapter, up, new_store, sessions={"max_active": 4}) as house:
-        answers = await asyncio.gather(*(house.request(n % 3, None, "POST", INITIALIZE) for n in range(10)))
-        refused = [error_of(text) for _, text in answers if b'"error"' in text]
-        assert len(refused) == 6 and {error["code"] for error in refused} == {-32015}
-        assert [(await house.health(number))["sessions"]["active"] for number in range(3)] == [4, 4, 4]
-        assert len(up.sessions) == 4
-
-
 async def test_start_reads_no_session(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """However many there are; a session is read when it is used."""
     memory = SharedMemory()
@@ -175,50 +148,3 @@ async def test_start_reads_no_session(upstream: StartUpstream, adapter: StartAda
             house.adapters[0] = late
             assert await house.call(0, sessions[7]) == result(1)
             assert tables.count("sessions") == 1
-
-
-async def test_adapter_that_hears_nothing_believes_nothing(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
-    """Its words do not arrive, and it is told so: what was ended elsewhere is 404 and silent there too."""
-    script = Listened()
-
-    async def talk(exchange: Exchange) -> None:
-        await (done(exchange) if exchange.body else script(exchange))
-
-    memory = SharedMemory()
-    async with upstream(talk) as up, three(adapter, up, memory.replica) as house:
-        session = await house.initialize(0)
-        stream = await listening(house.adapters[0], session)
-        memory.replicas[0].deaf = True
-        assert (await house.request(1, session, "DELETE"))[0] == 200
-        memory.replicas[0].unsure()
-        await ended(stream, script)
-        assert (await house.request(0, session, "POST", call_body()))[0] == 404
-
-
-async def test_stop_leaves_the_cleanup_to_others(upstream: StartUpstream, adapter: StartAdapter) -> None:
-    """No lease outlives the adapters that had it; a session of one that stopped goes on elsewhere."""
-    async with upstream() as up:
-        memory = SharedMemory()
-        async with adapter(up, store=memory.replica()) as front, front.client() as client:
-            await client.initialize()
-            await front.app.cleanup.run_once()
-            assert await memory.rows.count(LEASES) > 0
-        async with adapter(up, store=memory.replica()) as other:
-            await other.app.cleanup.run_once()
-            house = House([other])
-            assert await house.call(0, client.session) == result(1)
-
-
-@pytest.mark.parametrize(
-    ("core", "told"),
-    [({}, None), ({"replica": {"id": "pod-1"}}, {"id": "pod-1"})],
-    ids=["without a name", "with a name"],
-)
-async def test_health_of_an_adapter_that_shares_nothing(
-    upstream: StartUpstream, adapter: StartAdapter, core: dict[str, Any], told: dict[str, str] | None
-) -> None:
-    """A name that the settings give tells adapters apart; without one there is none to tell."""
-    async with upstream() as up, adapter(up, core=core) as front:
-        assert (await House([front]).health(0)).get("replica") == told

@@ -19,9 +19,9 @@ from adapter.relay.sessions.session_map import TABLE
 from adapter.rules.access.replicas import replica_tag
 from adapter.rules.access.sessions import SessionRecord, decode, session_key
 from adapter.upstream.local.upstream import LocalUpstream
-from tests.edge.raw import RawClient, read_chunk
-from tests.edge.replicating import PATIENCE, Replica, Site, call, messages, next_message, site, tool
-from tests.hosted.serving import Waiting, text
+from tests.edge.raw import RawClient
+from tests.edge.replicating import PATIENCE, Replica, Site, call, messages, site
+from tests.hosted.serving import text
 from tests.hosted.serving import tool as hosted_tool
 from tests.waiting import until
 
@@ -139,66 +139,6 @@ async def test_calls_go_to_all_replicas_and_nothing_is_forwarded(tmp_path: Path)
                 assert not +replica.store.calls
 
 
-async def test_a_session_outlives_the_replica_that_opened_it(tmp_path: Path) -> None:
-    """A is gone without a word, and B has never seen the session: it goes on and is not opened anew."""
-    async with replicas(tmp_path, 2) as (found, (a, b)), a.client() as first:
-        await begin(first)
-        before = await row_of(found, first.session)
-        await found.kill("a", a)
-        async with b.client(first.session) as second:
-            assert (await call(second, "capable"))["result"]["content"][0]["text"] == "capable"
-        assert (forwarded(b), renewed(b)) == (0, 0)
-        assert (await row_of(found, first.session)).upstream == before.upstream
-
-
-async def test_a_session_that_ended_is_unknown_everywhere(tmp_path: Path) -> None:
-    """DELETE at B ends the call that runs at A and the stream at C, and all answer 404."""
-    waiting = Waiting()
-    async with replicas(tmp_path, 3, hosted_tool("wait", waiting)) as (_, started):
-        a, b, c = started
-        async with a.client() as first, a.client() as busy:
-            await begin(first)
-            busy.session = first.session
-            await busy.send("POST", tool("wait"))
-            await waiting.began.wait()
-            async with listening(c, first.session) as listener, b.client(first.session) as second:
-                await call(second, "capable")
-                assert (await second.request("DELETE"))[0].status == 200
-                async with asyncio.timeout(PATIENCE):
-                    assert await read_chunk(listener.reader) == b""
-                    head = await busy.head()
-                    assert b'"error"' in await busy.reader.readexactly(int(head["content-length"]))
-                assert waiting.cancelled == 1
-            for replica in started:
-                async with replica.client(first.session) as client:
-                    assert (await client.request("POST", tool("capable")))[0].status == 404
-            assert [len(hosted(each).sessions) for each in started] == [0, 0, 0]
-
-
-async def test_a_call_is_cancelled_through_another_replica(tmp_path: Path) -> None:
-    """The client's notification reaches B, and the call that runs at A is given up; another one goes on."""
-    waiting, other = Waiting(), Waiting()
-    tools = hosted_tool("wait", waiting), hosted_tool("other", other)
-    async with (
-        replicas(tmp_path, 2, *tools) as (_, (a, b)),
-        a.client() as first,
-        a.client() as kept,
-        b.client() as second,
-    ):
-        await begin(first)
-        kept.session = second.session = first.session
-        await first.send("POST", tool("wait", 5))
-        await kept.send("POST", tool("other", 6))
-        await waiting.began.wait()
-        await other.began.wait()
-        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
-        assert (await second.request("POST", orjson.dumps(cancelled)))[0].status == 202
-        async with asyncio.timeout(PATIENCE):
-            assert (await first.head()).status == 202
-        other.go.set()
-        assert (await kept.head()).status == 200
-
-
 async def test_a_stream_is_resumed_where_it_was(tmp_path: Path) -> None:
     """Its events are at B; through C the client gets what it missed, and what is said from then on."""
     async with replicas(tmp_path) as (found, (a, b, c)), a.client() as first:
@@ -221,18 +161,3 @@ async def test_a_stream_is_resumed_where_it_was(tmp_path: Path) -> None:
         assert last.partition(".")[0] == replica_tag("b")
         async with a.client(first.session) as client:
             assert "result" in await call(client, "capable")
-
-
-async def test_a_replica_that_stops_ends_no_session(tmp_path: Path) -> None:
-    """Its streams end so that clients come back elsewhere, where the session goes on."""
-    async with replicas(tmp_path, 2) as (found, (a, b)), a.client() as first:
-        await begin(first)
-        async with listening(a, first.session) as listener:
-            await found.stop("a")
-            async with asyncio.timeout(PATIENCE):
-                while await read_chunk(listener.reader):
-                    pass
-        async with listening(b, first.session) as again, b.client(first.session) as second:
-            await call(second, "tell", uri="x:1")
-            assert (await next_message(again))["params"]["uri"] == "x:1"
-        assert renewed(b) == 0

@@ -7,7 +7,6 @@ import contextlib
 import shutil
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from itertools import permutations
@@ -18,16 +17,12 @@ import orjson
 import pytest
 
 from adapter.app import App, build, running
-from adapter.relay.replicas.store_epoch import KEY
-from adapter.relay.replicas.store_epoch import TABLE as EPOCH
-from adapter.relay.sessions.session_cache import KEPT
 from adapter.settings.root import Settings
-from adapter.state.memory import MemoryStore
 from tests.edge.conftest import StartUpstream
 from tests.edge.file_tools import DOWNLOADS, TOOLS, link_of, playing, text_of, upload
 from tests.edge.file_tools import call as call_tool
 from tests.edge.raw import INITIALIZE, RawClient, RawUpstream, call_body
-from tests.edge.replicating import PATIENCE, call, messages, tool, two_replicas
+from tests.edge.replicating import PATIENCE, messages, tool
 from tests.hosted.databases import URL_PASSWORD, Server
 from tests.state.redis.servers import command
 from tests.upstream.stdio.scripted import SERVER
@@ -236,39 +231,3 @@ async def test_lost_sessions_end_everywhere(
                 await asyncio.sleep(0.05)
         assert await found.status("b", after) == 200
         assert await found.who("a", child) == kept
-
-
-async def test_processes_that_no_replica_remembers_are_left(tmp_path: Path) -> None:
-    """They end unless somebody uses them; one whose session began after the loss does not wait for that."""
-    async with two_replicas(tmp_path) as (found, a, _, first):
-        await call(first, "who")
-        await a.app.session_parts.last_seen.write()
-        await a.app.sessions.cache.forget_unused(time.time() + 2 * KEPT)
-        found.memory.rows = MemoryStore()
-        async with a.client() as second:
-            await second.initialize()
-            await call(second, "who")
-            parts = a.app.replicas
-            assert parts is not None and a.processes == 2
-            await a.registry.epoch.look()
-            async with asyncio.timeout(PATIENCE):
-                while len(parts.home.left) != 1:
-                    await asyncio.sleep(0.01)
-            assert a.registry.epoch.losses == 1
-            assert "result" in await call(second, "who")
-
-
-async def test_processes_whose_rows_are_there_go_on(tmp_path: Path) -> None:
-    """A node of a cluster may lose the epoch alone: whoever was silent for long still has a session."""
-    async with two_replicas(tmp_path) as (found, a, _, first):
-        await call(first, "who")
-        await a.app.session_parts.last_seen.write()
-        await a.app.sessions.cache.forget_unused(time.time() + 2 * KEPT)
-        await found.memory.rows.delete(EPOCH, KEY)
-        await a.registry.epoch.look()
-        parts = a.app.replicas
-        assert parts is not None
-        async with asyncio.timeout(PATIENCE):
-            while repr(a.app.background) != "<BackgroundTasks: 0 running>":
-                await asyncio.sleep(0.01)
-        assert (a.registry.epoch.losses, len(parts.home.left)) == (1, 0)
