@@ -161,29 +161,6 @@ async def test_the_same_file_is_fetched_once(road: StartRoad, depot: FileHost) -
         assert len(depot.asked) == 2
 
 
-async def test_an_expired_file_is_fetched_again(road: StartRoad, depot: FileHost) -> None:
-    """Remembering it does not keep it."""
-    tools = Tools()
-    made = merged(settings(depot), {"uploads": {"ttl_seconds": 0.2}})
-    async with road(tools, **made) as (_, _, client):
-        await opened(client)
-        arguments = {"path": attached(depot.put("/1", b"one"))}
-        await call(client, "read", arguments)
-        await asyncio.sleep(0.5)
-        await call(client, "read", arguments)
-        assert len(tools.read) == len(depot.asked) == 2
-
-
-async def test_a_handle_is_still_taken(road: StartRoad, depot: FileHost) -> None:
-    """From an upload by a person, beside an attached file."""
-    tools = Tools({"type": "object", "properties": {"path": {"type": "array", "items": PATH}}})
-    async with road(tools, **settings(depot)) as (_, _, client):
-        await opened(client)
-        handle = (await upload(client, b"by hand"))[1]["upload_handle"]
-        await call(client, "read", {"path": [handle, attached(depot.put("/1", b"one"))]})
-        assert [content for _, content in tools.read] == [b"by hand", b"one"]
-
-
 @pytest.mark.parametrize("mode", ["auto", "off"])
 async def test_other_hosts_attach_nothing(road: StartRoad, depot: FileHost, mode: str) -> None:
     """For them such an object is no handle, as it always was; nothing is fetched."""
@@ -288,15 +265,6 @@ async def test_nothing_inside_is_asked(road: StartRoad, depot: FileHost) -> None
         assert tools.got == [] and len(depot.asked) == 1
 
 
-@pytest.mark.parametrize("file_id", [None, 1, 1.5, True, [], {}, ["a"], "x" * 10_000])
-async def test_ids_of_other_types_are_refused(road: StartRoad, depot: FileHost, file_id: Any) -> None:
-    """Before anything is fetched."""
-    async with road(Tools(), **settings(depot)) as (_, _, client):
-        await opened(client)
-        sentence = await refused(client, {"download_url": depot.put("/a", b"x"), "file_id": file_id})
-        assert "download_url and file_id" in sentence and depot.asked == []
-
-
 async def test_large_files_are_not_read(road: StartRoad, depot: FileHost, tmp_path: Path) -> None:
     """Neither one that is announced as such, nor one without an end; no byte of them stays."""
     tools = Tools()
@@ -319,22 +287,6 @@ async def test_large_files_are_not_read(road: StartRoad, depot: FileHost, tmp_pa
         assert len(tools.read[0][1]) == LARGEST
 
 
-async def test_a_slow_file_is_given_up(road: StartRoad, depot: FileHost) -> None:
-    """After the time that an upload may be silent."""
-    over = asyncio.Event()
-
-    async def slow(writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
-        await over.wait()
-
-    depot.answers["/a"] = slow
-    made = merged(settings(depot), {"uploads": {"stall_timeout_seconds": 0.2}})
-    async with road(Tools(), **made) as (_, _, client):
-        await opened(client)
-        assert "sent nothing for too long" in await refused(client, attached(depot.url("/a")))
-    over.set()
-
-
 async def test_a_call_has_few_files(road: StartRoad, depot: FileHost) -> None:
     """A hundred are refused before the first is fetched, and so are more than uploads.max_files."""
     many = [attached(depot.put(f"/{number}", b"x"), f"file_{number}") for number in range(100)]
@@ -350,72 +302,3 @@ async def test_a_call_has_few_files(road: StartRoad, depot: FileHost) -> None:
         await opened(client)
         assert "at most 2 attached files" in await refused(client, many[:3])
     assert depot.asked == []
-
-
-async def test_the_quota_of_a_session_holds(road: StartRoad, depot: FileHost) -> None:
-    """As for any upload."""
-    made = merged(settings(depot), {"sessions": {"max_total_session_size": 10}})
-    async with road(Tools(), **made) as (_, _, client):
-        await opened(client)
-        assert "max_total_session_size" in await refused(client, attached(depot.put("/a", b"x" * 11)))
-        assert "isError" not in await call(client, "read", {"path": attached(depot.put("/b", b"x" * 10))})
-
-
-async def test_a_name_cannot_leave_its_place(road: StartRoad, depot: FileHost) -> None:
-    """The name of a file is made safe as that of an upload is."""
-    tools = Tools()
-    async with road(tools, **settings(depot)) as (_, _, client):
-        await opened(client)
-        name = "../../../../tmp/x\x00y\n.txt"
-        await call(client, "read", {"path": attached(depot.put("/a", b"x"), file_name=name)})
-        assert "uploads" in tools.got[0]["path"] and "/tmp/x" not in tools.got[0]["path"]
-        await call(client, "read", {"path": attached(depot.put("/b", b"x"), "../../etc/passwd")})
-        assert "etc/" not in tools.got[1]["path"]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [b'{"path":"/etc/passwd","path":%b}', b'{"path":%b,"path":"/etc/passwd"}', b'{"path":%b,"Path":%b}'],
-)
-async def test_an_argument_that_stands_twice_is_refused(
-    road: StartRoad, depot: FileHost, arguments: bytes
-) -> None:
-    """The upstream might read the other one. Nothing is fetched."""
-    tools, one = Tools(), orjson.dumps(attached(depot.put("/a", b"x")))
-    async with road(tools, **settings(depot)) as (_, _, client):
-        await opened(client)
-        body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read","arguments":%b}}'
-        _, answer = await client.request("POST", body % arguments.replace(b"%b", one))
-        assert b"more than one way" in answer and tools.got == [] and depot.asked == []
-
-
-async def test_a_client_that_gives_up_ends_the_fetch(
-    road: StartRoad, depot: FileHost, tmp_path: Path
-) -> None:
-    """Its connection to the server of files is closed, and no byte stays."""
-    begun = asyncio.Event()
-
-    async def endless(writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\nx")
-        await writer.drain()
-        begun.set()
-        while True:
-            await asyncio.sleep(0.02)
-            writer.write(b"x")
-            await writer.drain()
-
-    depot.answers["/a"] = endless
-    async with road(Tools(), **settings(depot)) as (_, _, client):
-        await opened(client)
-        message = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {"name": "read", "arguments": {"path": attached(depot.url("/a"))}},
-        }
-        await client.send("POST", orjson.dumps(message))
-        await begun.wait()
-        client.close()
-        async with asyncio.timeout(10):
-            await depot.gone.wait()
-        assert size_below(tmp_path / "uploads") == 0

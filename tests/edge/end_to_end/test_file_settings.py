@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,7 @@ import orjson
 import pytest
 
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
-from tests.edge.file_tools import DOWNLOADS, call, playing, rpc, text_of, upload, writing
+from tests.edge.file_tools import call, playing, rpc, text_of, upload, writing
 from tests.edge.raw import Exchange
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
@@ -116,32 +113,6 @@ async def test_persist_false_leaves_call_and_result_alone(in_session: StartRoad,
         assert answer == {"content": [{"type": "text", "text": f"Saved to {where}."}]}
 
 
-async def test_expose_as_resource_false_lists_nothing(in_session: StartRoad) -> None:
-    """The artifact is kept and can be downloaded; its URI is not read."""
-    server = producer(expose_as_resource=False)
-    async with in_session(playing(writing(PNG)), server=server, core=DOWNLOADS) as (_, _, client):
-        told = (await call(client, "write", {}))["_meta"]["artifact"]
-        assert told["expose_as_resource"] is False and told["filename"] == "write.png"
-        assert "code" in await rpc(client, "resources/list", {})
-        assert "code" in await rpc(client, "resources/read", {"uri": told["artifact_uri"]})
-        head, body = await client.request(
-            "GET", b"", "/artifacts/" + told["download_url"].split("/artifacts/")[1]
-        )
-        assert (head.status, body) == (200, PNG)
-
-
-async def test_allow_raw_output_embeds_the_bytes(in_session: StartRoad) -> None:
-    """Behind the link, as a resource; what is text as text."""
-    for content, key in ((PNG, "blob"), (b"words", "text")):
-        server = producer(allow_raw_output=True)
-        script = playing(writing(content))
-        async with in_session(script, server=server) as (_, _, client):
-            blocks = (await call(client, "write", {}))["content"]
-            assert [block["type"] for block in blocks] == ["text", "resource_link", "resource"]
-            held = blocks[-1]["resource"][key]
-            assert (base64.b64decode(held) if key == "blob" else held.encode()) == content
-
-
 async def test_artifacts_off_pipes_the_tool(in_session: StartRoad) -> None:
     """``artifacts.enabled: false`` is as if there were no entry."""
     script = playing(lambda arguments: str(arguments))
@@ -149,64 +120,7 @@ async def test_artifacts_off_pipes_the_tool(in_session: StartRoad) -> None:
         assert await call(client, "write", {}) == {"content": [{"type": "text", "text": "{}"}]}
 
 
-async def test_file_above_the_cap_is_named_with_its_setting(in_session: StartRoad, tmp_path: Path) -> None:
-    """``artifacts.max_file_bytes``; nothing is evicted for it, and its bytes go at once."""
-    script = playing(lambda arguments: writing(b"x" * arguments["size"])(arguments))
-    artifacts = {"max_file_bytes": 1000}
-    server = producer()
-    async with in_session(script, server=server, artifacts=artifacts) as (_, _, client):
-        assert "artifact" in (await call(client, "write", {"size": 1000}))["_meta"]
-        sentence = (await call(client, "write", {"size": 1001}))["_meta"]["artifact_error"]
-        assert "1000 bytes that artifacts.max_file_bytes allows" in sentence
-        assert len(list(tmp_path.glob("artifacts/*/*/*"))) == 1
-
-
 # --- consumers ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("more", "begins"),
-    [
-        ({}, "/"),
-        ({"delivery": "path"}, "/"),
-        ({"uri_prefix": True}, "file:///"),
-        ({"delivery": "file_uri"}, "file:///"),
-        ({"delivery": "base64"}, base64.b64encode(b"hello").decode()),
-        ({"delivery": "data_uri"}, "data:text/plain;base64,"),
-        ({"delivery": "url"}, "http://127.0.0.1:"),
-    ],
-)
-async def test_delivery_is_what_the_tool_gets(
-    in_session: StartRoad, more: dict[str, Any], begins: str
-) -> None:
-    """In the place of the handle."""
-    async with in_session(server=consumer(**more)) as (up, _, client):
-        _, told = await upload(client, b"hello")
-        await call(client, "read", {"path": told["upload_handle"]})
-        params: Any = up.calls("tools/call")[0].message["params"]
-        assert params["arguments"]["path"].startswith(begins)
-
-
-async def test_max_inline_bytes_is_named(in_session: StartRoad) -> None:
-    """As the tool's result, and the tool is not called."""
-    server = consumer(delivery="base64", max_inline_bytes=4)
-    async with in_session(server=server) as (up, _, client):
-        _, told = await upload(client, b"hello")
-        answer = await call(client, "read", {"path": told["upload_handle"]})
-        assert answer["isError"] and "max_inline_bytes" in text_of(answer)
-        assert up.calls("tools/call") == []
-
-
-async def test_allow_plain_paths_passes_other_text_on(in_session: StartRoad) -> None:
-    """Without it such text is refused, in a sentence that names the helper and the argument."""
-    for allowed in (True, False):
-        server = consumer(allow_plain_paths=allowed)
-        async with in_session(server=server) as (up, _, client):
-            answer = await call(client, "read", {"path": "/srv/a.txt"})
-            assert (len(up.calls("tools/call")) == 1) is allowed
-            if not allowed:
-                assert answer["isError"]
-                assert "raw_get_upload_url" in text_of(answer) and "path" in text_of(answer)
 
 
 async def test_uploads_off_pipes_the_tool(in_session: StartRoad) -> None:
@@ -221,24 +135,6 @@ async def test_uploads_off_pipes_the_tool(in_session: StartRoad) -> None:
 # --- time -----------------------------------------------------------------------------------------------------
 
 
-async def test_time_to_live_counts_from_the_last_use(in_session: StartRoad) -> None:
-    """A read, a download and a call keep a file; a look at the list does not."""
-    ttl = {"ttl_seconds": 1.0}
-    both = {"adapters": [*producer()["adapters"], *consumer()["adapters"]]}
-    script = playing(lambda arguments: writing(b"made")(arguments) if "filename" in arguments else "")
-    async with in_session(script, server=both, artifacts=ttl, uploads=ttl) as (_, _, client):
-        used = (await call(client, "write", {"filename": "used.txt"}))["_meta"]["artifact"]["artifact_uri"]
-        await call(client, "write", {"filename": "looked-at.txt"})
-        _, told = await upload(client, b"hello")
-        until = time.monotonic() + 1.6
-        while time.monotonic() < until:
-            assert "contents" in await rpc(client, "resources/read", {"uri": used})
-            assert not (await call(client, "read", {"path": told["upload_handle"]})).get("isError")
-            listed = await rpc(client, "resources/list", {})
-            await asyncio.sleep(0.1)
-        assert [each["name"] for each in listed["resources"]] == ["upload_workflow.md", "used.txt"]
-
-
 async def test_zero_is_no_time_to_live(adapter: StartAdapter, upstream: StartUpstream) -> None:
     """Null is the word for files that stay; a file that is gone before anybody has it is refused as a setting."""
     async with upstream() as up:
@@ -249,54 +145,6 @@ async def test_zero_is_no_time_to_live(adapter: StartAdapter, upstream: StartUps
 
 
 # --- lists ----------------------------------------------------------------------------------------------------
-
-
-async def test_list_of_resources_goes_on_behind_the_upstreams(in_session: StartRoad) -> None:
-    """Page by page: the upstream's pages as they come, then the adapter's own, a hundred on each."""
-
-    async def script(exchange: Exchange) -> None:
-        message: Any = exchange.message
-        if message["method"] == "resources/list":
-            second = message["params"].get("cursor") == "theirs"
-            result: dict[str, Any] = {"resources": [{"uri": f"note://{1 + second}", "name": "note"}]}
-            result |= {} if second else {"nextCursor": "theirs"}
-            await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": 1, "result": result}))
-        else:
-            await playing(writing(b"made"))(exchange)
-
-    async with in_session(script, server=producer()) as (_, _, client):
-        for number in range(105):
-            await call(client, "write", {"filename": f"{number}.txt"})
-        pages: list[list[str]] = []
-        page: dict[str, Any] = {}
-        while not pages or "nextCursor" in page:
-            page = await rpc(client, "resources/list", {"cursor": page["nextCursor"]} if page else {})
-            pages.append([each["uri"] for each in page["resources"]])
-        assert [len(page) for page in pages] == [1, 101, 5]
-        assert pages[0] == ["note://1"] and pages[1][0] == "note://2"
-        assert len({uri for page in pages for uri in page}) == 107
-
-
-async def test_two_consumers_of_a_tool_give_it_one_copy_of_a_file(in_session: StartRoad) -> None:
-    """Whichever of its arguments the tool goes by, what it makes of the file is kept, and once."""
-
-    def edit(arguments: dict[str, Any]) -> str:
-        assert arguments["path"] == arguments["other"]
-        Path(arguments["path"]).write_bytes(b"changed")
-        return "done"
-
-    both = {
-        "adapters": [
-            {**consumer(edits=True)["adapters"][0], "file_path_argument": name} for name in ("path", "other")
-        ]
-    }
-    async with in_session(playing(edit), server=both) as (_, _, client):
-        _, answer = await upload(client, b"hello")
-        handle = answer["upload_handle"]
-        given = await call(client, "read", {"path": handle, "other": handle})
-        [link] = [block for block in given["content"] if block["type"] == "resource_link"]
-        read = await rpc(client, "resources/read", {"uri": link["uri"]})
-        assert read["contents"][0]["text"] == "changed"
 
 
 async def test_a_consumer_without_edits_keeps_no_change_beside_one_that_has_them(

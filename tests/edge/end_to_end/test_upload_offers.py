@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.files.upload_status_tool import LONGEST_WAITING, MOST_WAITING
+from adapter.relay.files.upload_status_tool import MOST_WAITING
 from adapter.relay.stages import Stage
 from adapter.state.memory import MemoryStore
 from adapter.state.redis.layout import Layout
@@ -145,18 +145,6 @@ async def test_each_call_may_come_to_another_replica(
             assert await host.read(answer["upload_handle"]) == "hello"
 
 
-async def test_a_restart_loses_nothing(upstream: StartUpstream, adapter: StartAdapter) -> None:
-    """Neither before the upload nor behind it."""
-    async with upstream(reading) as up:
-        async with adapter(up, server=READER) as front:
-            offer = await Host([front]).offer()
-        async with adapter(up, server=READER) as front:
-            assert (await Host([front]).upload(offer["open_in_browser"]))[0] == 200
-        async with adapter(up, server=READER) as front:
-            status = await Host([front]).status(offer["upload_id"])
-            assert await Host([front]).read(status["upload_handles"][0]) == "hello"
-
-
 async def test_one_link_ends_the_other(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """One batch, whichever is used first; a refused batch ends neither."""
     async with upstream(reading) as up, adapter(up, server=READER, uploads={"max_file_bytes": 10}) as front:
@@ -167,25 +155,6 @@ async def test_one_link_ends_the_other(upstream: StartUpstream, adapter: StartAd
             assert (await host.status(offer["upload_id"]))["state"] == "waiting"
             assert (await host.upload(offer[first]))[0] == 200
             assert (await host.upload(offer[second]))[0] == 401
-
-
-@pytest.mark.parametrize("link", ["upload_url", "open_in_browser"])
-async def test_files_of_a_known_owner_stay_when_their_session_ends(
-    upstream: StartUpstream, adapter: StartAdapter, link: str
-) -> None:
-    """Whoever sent them: they are the owner's in every session. Where nobody is known, only what a person sent is."""
-    async with upstream(reading) as up:
-        for core, token, stays in ((TOKENS, "ann", True), ({}, None, link == "open_in_browser")):
-            async with adapter(up, server=READER, core=core) as front:
-                host = Host([front], token)
-                async with host.session() as owner:
-                    call = {"name": "raw_get_upload_url", "arguments": {}}
-                    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-                    _, body = await owner.request("POST", orjson.dumps(message), **host.fields)
-                    offer = orjson.loads(body)["result"]["structuredContent"]
-                    assert (await host.upload(offer[link]))[0] == 200
-                    handle = (await host.status(offer["upload_id"]))["upload_handles"][0]
-                assert (await host.read(handle) == "hello") is stays
 
 
 # --- other people's -------------------------------------------------------------------------------------------
@@ -243,25 +212,6 @@ async def test_a_batch_opens_no_other_file(upstream: StartUpstream, adapter: Sta
         one, other = (answer["upload_handle"].rsplit("/", 1) for answer in answers)
         assert REFUSED in await host.read(f"{one[0]}/{other[1]}")
         assert await host.read("/".join(one)) == "hello"
-
-
-async def test_a_handle_is_good_for_its_owner_without_its_offer(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
-    """The session that the file belongs to has it for as long as it lives; others have it by the offer only."""
-    store = MemoryStore()
-    async with (
-        upstream(reading) as up,
-        adapter(up, server=READER, store=store) as front,
-        front.client() as owner,
-    ):
-        await owner.initialize()
-        offer = (await rpc(owner, "tools/call", {"name": "raw_get_upload_url"}))["structuredContent"]
-        _, answer = await Host([front]).upload(offer["open_in_browser"])
-        assert await store.delete("upload_offers", answer["upload_handle"].split("/")[3])
-        call = {"name": "read", "arguments": {"path": answer["upload_handle"]}}
-        assert text_of(await rpc(owner, "tools/call", call)) == "hello"
-        assert REFUSED in await Host([front]).read(answer["upload_handle"])
 
 
 class Untouchable(MemoryStore):
@@ -395,17 +345,6 @@ async def test_who_shares_a_session_ends_no_other_call(
         assert (await Host([front]).upload(offer["open_in_browser"]))[0] == 200
         head = await ann.head()
         assert head.status == 200 and b'"done"' in await read_body(ann.reader, head)
-
-
-async def test_a_long_message_does_not_wait(upstream: StartUpstream, adapter: StartAdapter) -> None:
-    """It would fill the memory that all messages share; it is told at once how things are."""
-    async with upstream(reading) as up, adapter(up, server=READER) as front, front.client() as client:
-        await client.initialize()
-        offer = await Host([front]).offer()
-        async with asyncio.timeout(10):
-            body = waiting_call(offer["upload_id"], 50, padding="x" * LONGEST_WAITING)
-            _, answer = await client.request("POST", body)
-        assert orjson.loads(answer)["result"]["structuredContent"]["state"] == "waiting"
 
 
 @pytest.mark.parametrize("meta", [{}, {"progressToken": "t"}])

@@ -486,15 +486,6 @@ async def test_who_goes_away_leaves_nothing(tmp_path: Path) -> None:
         assert head.status == 200
 
 
-async def test_many_uploads_into_one_scope_all_come_in(tmp_path: Path) -> None:
-    """Together they are more than the quota, so they wait for each other, and old ones make room."""
-    async with filed(tmp_path, quota=MIB) as (desk, scope):
-        body = form(file_part(b"x" * 300_000))
-        answers = await asyncio.gather(*(upload(desk, desk.upload_path(scope), body) for _ in range(12)))
-        assert {head.status for head, _ in answers} == {200}
-        assert desk.registry.used(scope.id) <= MIB
-
-
 @pytest.mark.parametrize("kept", [64, 20], ids=["all-fit", "more-than-fit"])
 async def test_64_uploads_at_once_keep_to_the_quota_to_the_byte(tmp_path: Path, kept: int) -> None:
     """What fits is never refused, and on disk is just what fits: old ones made room for the others."""
@@ -505,16 +496,6 @@ async def test_64_uploads_at_once_keep_to_the_quota_to_the_byte(tmp_path: Path, 
         assert {head.status for head, _ in answers} == {200}
         assert desk.registry.used(scope.id) == kept * size
         assert sum(file.stat().st_size for file in desk.files()) == kept * size
-
-
-async def test_a_connection_goes_on_after_an_upload(tmp_path: Path) -> None:
-    """Chunked bodies too, whose length nobody said."""
-    async with filed(tmp_path) as (desk, scope), desk.client() as client:
-        for _ in range(2):
-            assert (await send_form(client, desk.upload_path(scope), ONE))[0].status == 200
-        chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(ONE), ONE)
-        said = {"content_length": "", "transfer_encoding": "chunked"}
-        assert (await send_form(client, desk.upload_path(scope), chunked, **said))[0].status == 200
 
 
 # --- methods and browsers -------------------------------------------------------------------------------------
@@ -574,26 +555,6 @@ def read(pieces: list[bytes]) -> tuple[list[tuple[str, bytes]], list[str]]:
         else:
             assert event is Mark.FILE_ENDS
     return files, reader.digests
-
-
-CONTENT = st.lists(
-    st.sampled_from([b"x", b"\r", b"\n", b"-", b"\r\n--", b"\r\n--" + BOUNDARY[:-1].encode(), b"\0" * 50])
-).map(b"".join)
-
-
-LINES = st.lists(st.sampled_from([b"x", b"--", b"--" + BOUNDARY[:-1].encode(), b" --" + BOUNDARY.encode()]))
-
-
-@given(st.lists(CONTENT, min_size=1, max_size=4), LINES, st.integers(1, 70))
-def test_how_a_form_is_cut_up_never_changes_what_it_holds(
-    contents: list[bytes], preamble: list[bytes], step: int
-) -> None:
-    """Whatever looks like a boundary in a file is that file's, and in the preamble nobody's."""
-    names = [f"{number}.bin" for number in range(len(contents))]
-    parts = [file_part(content, name) for name, content in zip(names, contents, strict=True)]
-    body = b"".join(line + b"\r\n" for line in preamble) + form(field_part("sha256", "d"), *parts)
-    pieces = [body[start : start + step] for start in range(0, len(body), step)]
-    assert read(pieces) == (list(zip(names, contents, strict=True)), ["d"])
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
