@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, answering, call_body, in_json, read_body, result
+from tests.edge.raw import Exchange, answering, in_json, result
 
 ODD_REQUEST = (
     b'\r\n{ "params" : {"x-more":[1.0,1e5,1E+05,-0,0.10], "arguments":{"n":123456789012345678901234567890,'
@@ -190,16 +190,6 @@ async def test_keep_alive_connection_serves_many_requests(in_session: StartRoad)
             _, body = await client.call(number=number)
             assert body == result(number)
         assert len({id(each.writer) for each in up.seen}) == 1
-
-
-async def test_pipelined_requests_are_answered_in_order(in_session: StartRoad) -> None:
-    """Requests that a client sends without waiting come back in the order it sent them."""
-    async with in_session() as (_, _, client):
-        for number in range(5):
-            await client.send("POST", call_body(number=number))
-        for number in range(5):
-            head = await client.head()
-            assert await read_body(client.reader, head) == result(number)
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 409, 500, 502])

@@ -215,16 +215,6 @@ async def test_who_may_not_is_told_before_the_body(desk: Desk, scope: Scope) -> 
             assert list(orjson.loads(text)) == ["detail"]
 
 
-async def test_a_body_that_is_waited_for_is_asked_for(tmp_path: Path) -> None:
-    """curl sends ``Expect: 100-continue`` with larger files."""
-    async with filed(tmp_path) as (desk, scope), desk.client() as client:
-        said = {"content_type": FORM, "content_length": str(len(ONE)), "expect": "100-continue"}
-        await client.send("POST", b"", desk.upload_path(scope), **said)
-        assert (await client.head()).status == 100
-        await client.send_more(ONE)
-        assert (await client.head()).status == 200
-
-
 # --- what a form may be ---------------------------------------------------------------------------------------
 
 

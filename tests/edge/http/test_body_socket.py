@@ -130,15 +130,6 @@ async def test_a_client_that_leaves_amid_its_body_is_noticed(resets: bool) -> No
     assert isinstance(reader.failure, ClientGone) and not reader.contents
 
 
-async def test_a_client_that_falls_silent_is_given_up() -> None:
-    """After the reader's patience, however much has come before."""
-    reader = Reader(patience=0.2)
-    async with listening(reader) as (_, writer):
-        writer.write(HEAD % SIZE + b"x" * LARGE)
-        await reader.over.wait()
-    assert isinstance(reader.failure, TimeoutError)
-
-
 async def test_a_client_that_trickles_is_too_slow() -> None:
     """The floor of all bodies holds here too."""
     reader = Reader()

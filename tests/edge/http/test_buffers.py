@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 
 from adapter.edge.http.bodies import Body, BodyLimits
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers
-from adapter.edge.http.limits import Patience
-from adapter.edge.http.listener import Listener
-from adapter.edge.http.request import Request
 from adapter.errors import BuffersFull
 from tests.edge.conftest import Adapter, StartRoad
 from tests.edge.http.test_bodies import KIB, MIB, no_place_ahead
@@ -20,59 +15,6 @@ from tests.edge.raw import Head, call_body, result
 from tests.waiting import until
 
 # --- bodies for which there is no room --------------------------------------------------------------------------
-
-
-class SlowReader:
-    """A handler that takes a first piece, waits for ``go``, and notes the rest, or the failure in place of it."""
-
-    def __init__(self) -> None:
-        self.request: Request | None = None
-        self.first, self.go, self.over = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.rest: bytes | None = None
-        self.failure: Exception | None = None
-
-    async def __call__(self, request: Request) -> None:
-        self.request = request
-        await request.body.piece(5)
-        self.first.set()
-        await self.go.wait()
-        try:
-            self.rest = await request.body.piece(5)
-        except BuffersFull as error:
-            self.failure = error
-        request.reply.send(200, [], b"")
-        self.over.set()
-
-
-@contextlib.asynccontextmanager
-async def listening(handler: SlowReader, terms: BodyLimits) -> AsyncIterator[Listener]:
-    listener = await Listener.open(handler, "127.0.0.1", 0, Patience(linger=0.1), terms)
-    try:
-        yield listener
-    finally:
-        listener.close()
-        await listener.drop()
-
-
-async def test_the_end_of_a_refused_body_is_no_end() -> None:
-    """A reader that was busy while the rest was refused, and its end came, is told so: half a body is not whole."""
-    reader, terms = SlowReader(), BodyLimits(RequestBuffers(64 * KIB))
-    async with listening(reader, terms) as listener:
-        _, writer = await asyncio.open_connection(*listener.address)
-        head = b"POST /mcp HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % (3 * 30 * KIB)
-        writer.write(head + bytes(30 * KIB))
-        await reader.first.wait()
-        terms.buffers.add(MIB)
-        assert reader.request is not None
-        body = reader.request.body
-        writer.write(bytes(30 * KIB))
-        await until(lambda: body.unwanted)
-        writer.write(bytes(30 * KIB))
-        await until(lambda: body.complete)
-        reader.go.set()
-        await reader.over.wait()
-        writer.close()
-    assert isinstance(reader.failure, BuffersFull) and reader.rest is None
 
 
 async def test_no_way_of_reading_takes_a_refused_body_for_whole() -> None:

@@ -19,8 +19,8 @@ from adapter.edge.http.connection import ClientConnection
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
-from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
-from tests.edge.raw import RawClient, call_body, read_body, read_head
+from tests.edge.conftest import StartRoad
+from tests.edge.raw import read_body, read_head
 from tests.waiting import until
 
 HURRIED = Patience(idle=0.1, linger=0.1, half_closed=0.1)
@@ -195,16 +195,6 @@ async def test_a_request_may_be_cut_anywhere(serve: Serve, request_: bytes) -> N
             head = await read_head(reader)
             assert (head.status, await read_body(reader, head)) == (200, b"hello")
         assert not front.complaints
-
-
-async def test_a_request_may_come_byte_by_byte(serve: Serve) -> None:
-    """One byte at a time is slow, but a request."""
-    async with serve(Patience()) as front, front.connect() as (reader, writer):
-        for byte in POST + b"Connection: upgrade\r\nUpgrade: h2c\r\nContent-Length: 5\r\n\r\nhello":
-            writer.write(bytes([byte]))
-            await asyncio.sleep(0)
-        head = await read_head(reader)
-        assert await read_body(reader, head) == b"hello"
 
 
 async def test_a_body_is_left_alone(serve: Serve) -> None:
@@ -606,15 +596,3 @@ async def test_a_refusal_to_head_has_no_body(road: StartRoad) -> None:
         await client.initialize()
         head, _ = await client.call()
         assert head.status == 200
-
-
-async def test_an_offer_of_http_2_is_ignored(adapter: StartAdapter, upstream: StartUpstream) -> None:
-    """A Java client offers h2c with its first POST and gets its answer in HTTP/1.1."""
-    async with upstream() as up, adapter(up) as front:
-        client: RawClient
-        async with front.client() as client:
-            await client.initialize(
-                connection="Upgrade, HTTP2-Settings", upgrade="h2c", http2_settings="AAMA"
-            )
-            head, _ = await client.request("POST", call_body(), connection="Upgrade", upgrade="h2c")
-            assert head.status == 200
