@@ -160,22 +160,6 @@ async def test_a_file_is_rotated(in_session: StartRoad, place: Path, sighup: sig
     assert signal.getsignal(signal.SIGHUP) is sighup
 
 
-async def test_an_upstream_that_fails_is_on_record(in_session: StartRoad, place: Path) -> None:
-    """As an error with the code of the failure: the call may have run."""
-
-    async def script(exchange: Exchange) -> None:
-        if exchange.message["id"] == 1:
-            exchange.break_off()
-        else:
-            await exchange.answer(503, b"no")
-
-    async with in_session(script, core=audit(place)) as (_, _, client):
-        await client.call()
-        await client.call(number=2)
-    found = [(each["outcome"], each["code"]) for each in lines(place)]
-    assert found == [("error", "upstream_unanswered"), ("error", "http_503")]
-
-
 @pytest.mark.parametrize("reason", ["No such file or directory", "it is neither a regular file"])
 async def test_a_file_that_cannot_be_written_is_no_start(
     upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, reason: str

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from pathlib import Path
 from typing import Any
 
 import orjson
 
-from adapter.files.audit_log import LOOKS
 from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, RawClient, beginning, call_body, event, result
 from tests.edge.test_metrics import ON, numbers
@@ -86,35 +84,6 @@ async def test_calls_are_counted_by_tool_and_outcome(in_session: StartRoad) -> N
     assert served == {**expected, ("-32011", "tools/call", "", "raw", "-32011", "torn", "tcp"): 1}
     assert sent == {**expected, ("upstream_unanswered", "tools/call", "", "raw", "", "torn", "tcp"): 1}
     assert found["adapter_mcp_requests_in_flight", "raw"] == 0
-
-
-async def test_counts_and_records_agree(in_session: StartRoad, tmp_path: Path) -> None:
-    """With both on, each call has one count and one line, of the same outcome, however its answer comes."""
-    place = tmp_path / "audit.log"
-    core = {"audit": {"file": str(place)}}
-    names = ("good", "good", "bad", "streams", "torn", "invented")
-    async with in_session(tools, telemetry=ON, core=core) as (_, _, client):
-        for name in names:
-            await call(client, name)
-        lines = [orjson.loads(line) for line in place.read_bytes().splitlines()]
-        place.unlink()
-        place.mkdir()
-        await asyncio.sleep(2 * LOOKS)
-        await call(client, "good")
-        found = await numbers(client)
-        place.rmdir()
-        await call(client, "good")
-    assert {key[1:]: value for key, value in found.items() if key[0] == CALLS} == {
-        ("ok", "raw", "good"): 2,
-        ("audit_unavailable", "raw", "good"): 1,
-        ("tool_error", "raw", "other"): 2,
-        ("upstream_unanswered", "raw", "other"): 1,
-        ("rpc_error", "raw", "other"): 1,
-    }
-    assert found["adapter_mcp_requests_in_flight", "raw"] == 0
-    assert [each["outcome"] for each in lines] == ["ok", "ok", *["tool_error"] * 2, *["error"] * 2]
-    assert [each.get("code") for each in lines[4:]] == ["upstream_unanswered", -32602]
-    assert [orjson.loads(line)["outcome"] for line in place.read_bytes().splitlines()] == ["ok", "ok"]
 
 
 async def secretive(exchange: Exchange) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import orjson
-import pytest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.consoling import Shop
 from tests.edge.consoling import tool as offered
 from tests.edge.end_to_end.test_sse_upstream import playing as playing_sse
@@ -27,7 +24,7 @@ from tests.edge.end_to_end.test_traces import (
     traced,
 )
 from tests.edge.file_tools import DOWNLOADS, FORM, TOOLS, call, form, playing, writing
-from tests.edge.raw import Exchange, call_body, in_json, result
+from tests.edge.raw import call_body, in_json, result
 from tests.edge.replicating import tool, two_replicas
 from tests.telemetry.collectors import Collector, values
 
@@ -148,26 +145,3 @@ async def test_a_batch_has_the_spans_of_its_first_request(
     exchange = up.seen[-1]
     assert exchange.body == body
     assert exchange.head["traceparent"] == f"00-{TRACE}-{outgoing.span_id.hex()}-01"
-
-
-@pytest.mark.parametrize("kind", [SERVER, CLIENT])
-async def test_a_call_that_its_client_gives_up_was_cut(
-    collector: Collector, upstream: StartUpstream, adapter: StartAdapter, kind: Span.SpanKind.ValueType
-) -> None:
-    """Both spans say so."""
-
-    gone = asyncio.Event()
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.gone()
-        gone.set()
-
-    async with upstream(script) as up, adapter(up, **traced(collector)) as front:
-        async with front.client() as client:
-            await client.initialize()
-            await client.send("POST", call_body())
-            await up.arrived("tools/call")
-        await asyncio.wait_for(gone.wait(), 10)
-        spans = await exported(front, collector)
-    (span,) = [span for span in spans if span.name == "tools/call tool" and span.kind == kind]
-    assert values(span.attributes)["error.type"] == "cut"
