@@ -35,8 +35,7 @@ def tooled(name: str, *tools: str) -> Script:
             said = f"{name} ran {message['params']['name']}"  # type: ignore[index]  # as clients write it
             await answered(exchange, {"content": [{"type": "text", "text": said}]})
         else:
-            error = {"code": -32601, "message": "Method not found"}
-            await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}))
+            await no_such_method(exchange)
 
     return script
 
@@ -44,6 +43,12 @@ def tooled(name: str, *tools: str) -> Script:
 async def answered(exchange: Exchange, found: Mapping[str, Any]) -> None:
     """Answer with this result."""
     await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "result": found}))
+
+
+async def no_such_method(exchange: Exchange) -> None:
+    """Refuse a request as servers do that do not know its method."""
+    error = {"code": -32601, "message": "Method not found"}
+    await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "error": error}))
 
 
 class MountClient(RawClient):
@@ -70,6 +75,29 @@ class MountClient(RawClient):
         assert head.status == 200, answer
         self.session = head["mcp-session-id"]
         return orjson.loads(answer)["result"]
+
+    @contextlib.asynccontextmanager
+    async def beside(self) -> AsyncIterator[MountClient]:
+        """Another connection in the same session."""
+        async with MountClient(self.port) as other:
+            other.session = self.session
+            yield other
+
+    async def begin(self, tool: str, number: int = 1) -> None:
+        """Send a call, and read nothing of its answer."""
+        params = {"name": tool, "arguments": {}}
+        asked = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+        await self.send("POST", orjson.dumps(asked), ALL)
+
+    async def listen(self, **fields: str) -> None:
+        """Open the stream of the session."""
+        await self.send("GET", b"", ALL, accept="text/event-stream", **fields)
+        assert (await self.head()).status == 200
+
+    async def cancel(self, number: int) -> None:
+        """Withdraw a request."""
+        head = await self.tell(method="notifications/cancelled", params={"requestId": number})
+        assert head.status == 202
 
     async def names(self) -> list[str]:
         """The names of all tools."""
@@ -110,6 +138,16 @@ async def mounted(
 
 
 @contextlib.asynccontextmanager
+async def entered(
+    root: Path, upstreams: Mapping[str, str], store: Store | None = None, **more: Any
+) -> AsyncIterator[MountClient]:
+    """A client that has opened a session at such a mount."""
+    async with mounted(root, upstreams, store, **more) as port, MountClient(port) as client:
+        await client.open()
+        yield client
+
+
+@contextlib.asynccontextmanager
 async def mount(
     root: Path, scripts: Mapping[str, Script], **more: Any
 ) -> AsyncIterator[tuple[dict[str, RawUpstream], MountClient]]:
@@ -119,8 +157,4 @@ async def mount(
             name: await stack.enter_async_context(RawUpstream(script)) for name, script in scripts.items()
         }
         urls = {name: upstream.url for name, upstream in upstreams.items()}
-        port = await stack.enter_async_context(mounted(root, urls, **more))
-        client = MountClient(port)
-        await stack.enter_async_context(client)
-        await client.open()
-        yield upstreams, client
+        yield upstreams, await stack.enter_async_context(entered(root, urls, **more))

@@ -13,7 +13,7 @@ import pytest
 
 from adapter.app import App
 from adapter.state.memory import MemoryStore
-from tests.edge.mounting import ALL, MountClient, answered, mount, mounted, tooled
+from tests.edge.mounting import ALL, MountClient, answered, entered, mount, mounted, tooled
 from tests.edge.raw import (
     INITIALIZE,
     MODERN_META,
@@ -81,10 +81,8 @@ async def test_a_dead_server_is_one_dead_server(tmp_path: Path) -> None:
     """Lists say what is missing, others are called, and a call of the dead one gets that server's error."""
     async with (
         RawUpstream(tooled("a", "run")) as up,
-        mounted(tmp_path, {"a": up.url, "dead": NOBODY}) as port,
-        MountClient(port) as client,
+        entered(tmp_path, {"a": up.url, "dead": NOBODY}) as client,
     ):
-        await client.open()
         listed = (await client.rpc("tools/list"))["result"]
         assert [tool["name"] for tool in listed["tools"]] == ["a_run"]
         assert "dead" in listed["_meta"]["mcp-file-adapter/missing"]
@@ -140,34 +138,22 @@ def asking(name: str) -> Script:
 async def test_questions_of_three_servers_with_equal_ids_never_meet(tmp_path: Path) -> None:
     """Each answer reaches the server that asked, under the id that this one chose."""
     scripts = {name: asking(name) for name in "abc"}
-    async with mount(tmp_path, scripts) as (_, client):
-        calls = {name: MountClient(client.port) for name in scripts}
-        try:
-            for number, (name, call) in enumerate(calls.items()):
-                await call.__aenter__()
-                call.session = client.session
-                asked = {"name": f"{name}_run", "arguments": {}}
-                await call.send(
-                    "POST",
-                    orjson.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": asked}),
-                    ALL,
-                )
-                await call.head()
-            asks: dict[str, Any] = {}
-            for name, call in calls.items():
-                data = (await read_chunk(call.reader)).partition(b"data: ")[2]
-                asks[name] = orjson.loads(data)
-            assert len({each["id"] for each in asks.values()}) == 3
-            assert len({each["params"]["_meta"]["progressToken"] for each in asks.values()}) == 3
-            for name in ("c", "a", "b"):
-                assert (await client.tell(id=asks[name]["id"], result={"said": name})).status == 202
-            for name, call in calls.items():
-                data = (await read_chunk(call.reader)).partition(b"data: ")[2]
-                text = orjson.loads(data)["result"]["content"][0]["text"]
-                assert orjson.loads(text) == {"jsonrpc": "2.0", "id": 1, "result": {"said": name}}
-        finally:
-            for call in calls.values():
-                call.close()
+    async with mount(tmp_path, scripts) as (_, client), contextlib.AsyncExitStack() as stack:
+        calls = {name: await stack.enter_async_context(client.beside()) for name in scripts}
+        asks: dict[str, Any] = {}
+        for number, (name, call) in enumerate(calls.items()):
+            await call.begin(f"{name}_run", number)
+            await call.head()
+            data = (await read_chunk(call.reader)).partition(b"data: ")[2]
+            asks[name] = orjson.loads(data)
+        assert len({each["id"] for each in asks.values()}) == 3
+        assert len({each["params"]["_meta"]["progressToken"] for each in asks.values()}) == 3
+        for name in ("c", "a", "b"):
+            assert (await client.tell(id=asks[name]["id"], result={"said": name})).status == 202
+        for name, call in calls.items():
+            data = (await read_chunk(call.reader)).partition(b"data: ")[2]
+            text = orjson.loads(data)["result"]["content"][0]["text"]
+            assert orjson.loads(text) == {"jsonrpc": "2.0", "id": 1, "result": {"said": name}}
 
 
 def speaking(name: str) -> Script:
@@ -192,19 +178,15 @@ async def test_one_stream_carries_those_of_all_servers(tmp_path: Path) -> None:
     """The GET stream has what each open session says, also of one that is opened later, with ids told apart."""
     async with mount(tmp_path, {"a": speaking("a"), "b": speaking("b")}) as (ups, client):
         await client.text("a_run")
-        async with MountClient(client.port) as listener:
-            listener.session = client.session
-            await listener.send("GET", b"", ALL)
-            assert (await listener.head()).status == 200
+        async with client.beside() as listener:
+            await listener.listen()
             first = await read_chunk(listener.reader)
             assert first.startswith(b"id: a.7\n") and b'"data":"a"' in first
             await client.text("b_run")
             second = await read_chunk(listener.reader)
             assert second.startswith(b"id: b.7\n") and b'"data":"b"' in second
-        async with MountClient(client.port) as listener:
-            listener.session = client.session
-            await listener.send("GET", b"", ALL, last_event_id="b.7")
-            assert (await listener.head()).status == 200
+        async with client.beside() as listener:
+            await listener.listen(last_event_id="b.7")
             await read_chunk(listener.reader)
             resumed = [each.head.get("last-event-id") for each in ups["b"].calls("GET")]
             assert resumed[0] is None and "7" in resumed
@@ -223,10 +205,8 @@ async def test_a_server_that_is_busy_for_a_moment_is_heard_again(status: int, tm
 
     async with mount(tmp_path, {"a": busy}) as (_, client):
         await client.text("a_run")
-        async with MountClient(client.port) as listener, asyncio.timeout(20):
-            listener.session = client.session
-            await listener.send("GET", b"", ALL)
-            assert (await listener.head()).status == 200
+        async with client.beside() as listener, asyncio.timeout(20):
+            await listener.listen()
             assert b'"data":"a"' in await read_chunk(listener.reader)
 
 
@@ -241,8 +221,7 @@ async def test_a_stream_carries_sessions_that_other_processes_open(tmp_path: Pat
         here, there = [await stack.enter_async_context(MountClient(port)) for port in ports]
         await here.open()
         there.session = here.session
-        await here.send("GET", b"", ALL)
-        assert (await here.head()).status == 200
+        await here.listen()
         assert await there.text("a_run") == "a ran run"
         async with asyncio.timeout(20):
             assert b'"data":"a"' in await read_chunk(here.reader)
@@ -264,8 +243,7 @@ async def test_a_session_survives_a_restart_and_another_process(tmp_path: Path) 
     """Whoever shares the state finds the sessions at servers by the client's own id."""
     store = MemoryStore()
     async with RawUpstream(tooled("a", "run")) as up:
-        async with mounted(tmp_path, {"a": up.url}, store) as port, MountClient(port) as client:
-            await client.open()
+        async with entered(tmp_path, {"a": up.url}, store) as client:
             await client.text("a_run")
             session = client.session
         async with mounted(tmp_path / "other", {"a": up.url}, store) as port, MountClient(port) as client:
@@ -290,10 +268,8 @@ async def test_a_session_at_a_server_that_is_gone_is_opened_again(tmp_path: Path
     apps: list[App] = []
     async with (
         RawUpstream(tooled("a", "run")) as up,
-        mounted(tmp_path, {"a": up.url}, apps=apps) as port,
-        MountClient(port) as client,
+        entered(tmp_path, {"a": up.url}, apps=apps) as client,
     ):
-        await client.open()
         await client.names()
         for number in range(3):
             assert await client.text("a_run", number) == "a ran run"
@@ -317,17 +293,10 @@ async def test_a_cancellation_reaches_the_server_that_has_the_request(tmp_path: 
 
     async with mount(tmp_path, {"a": slow, "b": tooled("b", "run")}) as (ups, client):
         await client.text("b_run")
-        async with MountClient(client.port) as call:
-            call.session = client.session
-            asked = {"name": "a_run", "arguments": {}}
-            await call.send(
-                "POST",
-                orjson.dumps({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": asked}),
-                ALL,
-            )
+        async with client.beside() as call:
+            await call.begin("a_run", 9)
             await asyncio.wait_for(begun.wait(), 20)
-            head = await client.tell(method="notifications/cancelled", params={"requestId": 9})
-            assert head.status == 202
+            await client.cancel(9)
             heard = await ups["a"].arrived("notifications/cancelled")
             assert heard.message["params"] == {"requestId": 9}
             assert ups["b"].calls("notifications/cancelled") == []
@@ -349,14 +318,12 @@ async def test_a_request_that_is_cancelled_early_is_not_sent(tmp_path: Path) -> 
     """Its client withdraws it while the session in which it would run is being opened."""
     opening, go = asyncio.Event(), asyncio.Event()
     one = {"a": tooled("a", "run")}
-    async with mount(tmp_path, one) as (ups, client), MountClient(client.port) as call:
+    async with mount(tmp_path, one) as (ups, client), client.beside() as call:
         await client.names()
         ups["a"].opening = slow_opening(ups["a"], opening, go)
-        call.session = client.session
-        asked = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "a_run"}}
-        await call.send("POST", orjson.dumps(asked), ALL)
+        await call.begin("a_run", 9)
         await asyncio.wait_for(opening.wait(), 20)
-        assert (await client.tell(method="notifications/cancelled", params={"requestId": 9})).status == 202
+        await client.cancel(9)
         go.set()
         assert (await call.head()).status == 202
         assert await client.text("a_run", 10) == "a ran run"
@@ -375,12 +342,10 @@ async def test_a_request_that_is_cancelled_while_lists_are_read_is_not_sent(tmp_
 
     bare = [{"id": "all", "servers": ["*"], "list_timeout_seconds": 20, "prefix": "none"}]
     scripts = {"a": slowly, "b": tooled("b", "stop")}
-    async with mount(tmp_path, scripts, mounts=bare) as (ups, client), MountClient(client.port) as call:
-        call.session = client.session
-        asked = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "run"}}
-        await call.send("POST", orjson.dumps(asked), ALL)
+    async with mount(tmp_path, scripts, mounts=bare) as (ups, client), client.beside() as call:
+        await call.begin("run", 9)
         await asyncio.wait_for(listing.wait(), 20)
-        assert (await client.tell(method="notifications/cancelled", params={"requestId": 9})).status == 202
+        await client.cancel(9)
         go.set()
         assert (await call.head()).status == 202
         assert await client.text("run", 10) == "a ran run"
@@ -391,15 +356,13 @@ async def test_requests_of_one_id_are_all_answered(tmp_path: Path) -> None:
     """Some clients use an id twice at a time; nobody has cancelled either."""
     opening, go = asyncio.Event(), asyncio.Event()
     one = {"a": tooled("a", "run")}
-    async with mount(tmp_path, one) as (ups, client), MountClient(client.port) as other:
+    async with mount(tmp_path, one) as (ups, client), client.beside() as other:
         await client.names()
         ups["a"].opening = slow_opening(ups["a"], opening, go)
-        other.session = client.session
         calls = [asyncio.ensure_future(each.text("a_run")) for each in (client, other)]
         await asyncio.wait_for(opening.wait(), 20)
-        async with MountClient(client.port) as third:
+        async with client.beside() as third:
             # Both are here when the session is there.
-            third.session = client.session
             await third.rpc("ping")
         go.set()
         assert await asyncio.gather(*calls) == ["a ran run"] * 2
@@ -545,20 +508,6 @@ async def test_a_call_needs_the_token_of_the_adapter(tmp_path: Path) -> None:
         assert head.status == 404
 
 
-async def test_access_rules_of_a_server_hold_at_the_mount(tmp_path: Path) -> None:
-    """A tool that a caller may not use is neither listed nor called."""
-    rules = [{"tools": ["run"]}]
-    async with RawUpstream(tooled("a", "run", "stop")) as up:
-        entry = {"id": "a", "upstream": {"url": up.url}, "access": rules}
-        async with mounted(tmp_path, {}, servers=[entry]) as port, MountClient(port) as client:
-            await client.open()
-            assert await client.names() == ["a_run"]
-            assert await client.text("a_run") == "a ran run"
-            refused = await client.rpc("tools/call", {"name": "a_stop", "arguments": {}})
-            assert "error" in refused
-            assert len(up.calls("tools/call")) == 1
-
-
 async def test_a_subscription_carries_what_all_servers_say(tmp_path: Path) -> None:
     """The mount acknowledges it once, and passes on the news of each server."""
     meta = {"io.modelcontextprotocol/subscriptionId": 1}
@@ -581,34 +530,6 @@ async def test_a_subscription_carries_what_all_servers_say(tmp_path: Path) -> No
         while came.count(b"list_changed") < 2:
             came += await read_chunk(client.reader)
         assert came.count(b"acknowledged") == 1
-
-
-@pytest.mark.parametrize("status", [429, 503])
-async def test_a_subscription_is_repeated_at_a_server_that_was_busy(status: int, tmp_path: Path) -> None:
-    """One that refuses it for a moment is asked for it again."""
-    refusals = [b'{"detail":"busy"}']
-
-    async def script(exchange: Exchange) -> None:
-        if refusals:
-            await exchange.answer(status, refusals.pop())
-            return
-        await exchange.begin_stream()
-        meta = {"io.modelcontextprotocol/subscriptionId": 1}
-        for method in ("notifications/subscriptions/acknowledged", "notifications/tools/list_changed"):
-            said = {"jsonrpc": "2.0", "method": method, "params": {"_meta": meta}}
-            await exchange.chunk(event(orjson.dumps(said)))
-        await exchange.gone()
-
-    async with mount(tmp_path, {"a": script}) as (_, client):
-        client.session = None
-        params = {"notifications": {"toolsListChanged": True}, "_meta": MODERN_META}
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
-        fields = modern_fields() | {"mcp_name": "", "mcp_method": "subscriptions/listen"}
-        await client.send("POST", orjson.dumps(asked), ALL, **fields)
-        assert (await client.head()).status == 200
-        async with asyncio.timeout(20):
-            while b"list_changed" not in await read_chunk(client.reader):
-                pass
 
 
 async def test_a_request_without_a_session_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from adapter.state.memory import MemoryStore
 from tests.edge.company import ALICE, AUTH, BOB, RULES, office
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.granting import TOKENS, scene_of
-from tests.edge.mounting import ALL, MountClient, answered, mount, mounted, tooled
+from tests.edge.mounting import ALL, MountClient, answered, entered, mount, mounted, no_such_method, tooled
 from tests.edge.raw import (
     MODERN_META,
     MODERN_VERSION,
@@ -29,6 +29,7 @@ from tests.edge.raw import (
     RawUpstream,
     Script,
     initialize_result,
+    read_body,
     read_chunk,
 )
 from tests.ports import free_port
@@ -53,10 +54,7 @@ def serving(results: Mapping[str, Any]) -> Script:
         elif method in results:
             await answered(exchange, results[method])
         else:
-            error = {"code": -32601, "message": "Method not found"}
-            await exchange.json(
-                orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "error": error})
-            )
+            await no_such_method(exchange)
 
     return script
 
@@ -82,6 +80,13 @@ def library(*uris: str, templates: tuple[str, ...] = ()) -> Script:
     return script
 
 
+async def with_news(exchange: Exchange) -> None:
+    """Answer a call, and say before that the list of tools has changed."""
+    news = b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
+    number = orjson.dumps(exchange.message["id"])
+    await exchange.stream(news, b'data: {"jsonrpc":"2.0","id":%b,"result":{"content":[]}}\n\n' % number)
+
+
 def growing() -> Script:
     """Lists one tool, ``run``; a call adds ``stop``, and the answer says that the list has changed."""
     tools = [{"name": "run"}]
@@ -89,11 +94,7 @@ def growing() -> Script:
     async def script(exchange: Exchange) -> None:
         if exchange.message.get("method") == "tools/call":
             tools.append({"name": "stop"})
-            news = b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
-            number = orjson.dumps(exchange.message["id"])
-            await exchange.stream(
-                news, b'data: {"jsonrpc":"2.0","id":%b,"result":{"content":[]}}\n\n' % number
-            )
+            await with_news(exchange)
         else:
             await serving({"tools/list": {"tools": tools}})(exchange)
 
@@ -166,17 +167,9 @@ async def test_a_server_that_is_down_is_listed_as_it_was(tmp_path: Path) -> None
     """Also after a restart; the list names it, with the reason."""
     store = MemoryStore()
     async with RawUpstream(tooled("a", "run")) as up, RawUpstream(tooled("b", "run")) as other:
-        async with (
-            mounted(tmp_path, {"a": up.url, "b": other.url}, store) as port,
-            MountClient(port) as client,
-        ):
-            await client.open()
+        async with entered(tmp_path, {"a": up.url, "b": other.url}, store) as client:
             assert await client.names() == ["a_run", "b_run"]
-        async with (
-            mounted(tmp_path, {"a": NOBODY, "b": other.url}, store) as port,
-            MountClient(port) as client,
-        ):
-            await client.open()
+        async with entered(tmp_path, {"a": NOBODY, "b": other.url}, store) as client:
             listed = (await client.rpc("tools/list"))["result"]
             assert [tool["name"] for tool in listed["tools"]] == ["a_run", "b_run"]
             assert list(listed["_meta"]["mcp-file-adapter/missing"]) == ["a"]
@@ -239,17 +232,9 @@ async def test_no_server_gets_the_name_of_one_that_is_down(tmp_path: Path) -> No
     """A tool would be shadowed as soon as its server fails."""
     store = MemoryStore()
     async with RawUpstream(tooled("a", "run")) as up, RawUpstream(tooled("b", "run", "stop")) as other:
-        async with (
-            mounted(tmp_path, {"a": up.url, "b": other.url}, store, **BARE) as port,
-            MountClient(port) as client,
-        ):
-            await client.open()
+        async with entered(tmp_path, {"a": up.url, "b": other.url}, store, **BARE) as client:
             assert await client.names() == ["run", "stop"]
-        async with (
-            mounted(tmp_path, {"a": NOBODY, "b": other.url}, store, **BARE) as port,
-            MountClient(port) as client,
-        ):
-            await client.open()
+        async with entered(tmp_path, {"a": NOBODY, "b": other.url}, store, **BARE) as client:
             assert await client.names() == ["run", "stop"]
             refused = await client.rpc("tools/call", {"name": "run", "arguments": {}})
             assert refused["error"]["code"] == -32011
@@ -281,38 +266,12 @@ async def test_a_client_hears_when_a_server_is_there_again(tmp_path: Path) -> No
     """On its stream, without asking: the adapter looks for what is missing as long as somebody listens."""
     port = free_port()
     servers = {"a": f"http://127.0.0.1:{port}/mcp"}
-    async with (
-        mounted(tmp_path, servers) as front,
-        MountClient(front) as client,
-        MountClient(front) as listener,
-    ):
-        await client.open()
-        listener.session = client.session
-        await listener.send("GET", b"", ALL, accept="text/event-stream")
-        await listener.head()
+    async with entered(tmp_path, servers) as client, client.beside() as listener:
+        await listener.listen()
         assert await client.names() == []
         async with RawUpstream(tooled("a", "run"), port=port), asyncio.timeout(20):
             assert b"notifications/tools/list_changed" in await read_chunk(listener.reader)
             assert await client.names() == ["a_run"]
-
-
-async def test_a_changed_list_is_read_again(tmp_path: Path) -> None:
-    """The server says so in the answer to a call."""
-    async with mount(tmp_path, {"a": growing()}) as (_, client):
-        assert await client.names() == ["a_run"]
-        await client.request(
-            "POST",
-            orjson.dumps(
-                {
-                    "jsonrpc": "2.0",
-                    "id": 1,
-                    "method": "tools/call",
-                    "params": {"name": "a_run", "arguments": {}},
-                }
-            ),
-            ALL,
-        )
-        assert await client.names() == ["a_run", "a_stop"]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -329,11 +288,9 @@ async def test_what_a_server_says_to_one_client_is_heard_by_all(processes: int, 
         await caller.open()
         await client.open()
         listener.session = client.session
-        await listener.send("GET", b"", ALL, accept="text/event-stream")
-        await listener.head()
+        await listener.listen()
         assert await client.names() == ["a_run"]
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a_run"}}
-        await caller.request("POST", orjson.dumps(asked), ALL)
+        await caller.begin("a_run")
         async with asyncio.timeout(20):
             assert b"notifications/tools/list_changed" in await read_chunk(listener.reader)
         assert await client.names() == ["a_run", "a_stop"]
@@ -350,11 +307,9 @@ async def test_a_client_hears_of_a_list_that_another_process_gave_it(tmp_path: P
         client, listener = [await stack.enter_async_context(MountClient(port)) for port in ports]
         await client.open()
         listener.session = client.session
-        await listener.send("GET", b"", ALL, accept="text/event-stream")
-        await listener.head()
+        await listener.listen()
         assert await client.names() == ["a_run"]
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a_run"}}
-        await client.request("POST", orjson.dumps(asked), ALL)
+        await client.begin("a_run")
         async with asyncio.timeout(20):
             assert b"notifications/tools/list_changed" in await read_chunk(listener.reader)
 
@@ -363,16 +318,10 @@ async def test_a_client_hears_of_a_server_that_began_anew(tmp_path: Path) -> Non
     """Nobody called it and it said nothing: the next ping finds that its sessions are gone."""
     port = free_port()
     servers = {"a": f"http://127.0.0.1:{port}/mcp"}
-    async with (
-        mounted(tmp_path, servers, core={"upstream_ping": PING}) as front,
-        MountClient(front) as client,
-        MountClient(front) as listener,
-    ):
+    core = {"upstream_ping": PING}
+    async with entered(tmp_path, servers, core=core) as client, client.beside() as listener:
         async with RawUpstream(tooled("a", "run"), port=port):
-            await client.open()
-            listener.session = client.session
-            await listener.send("GET", b"", ALL, accept="text/event-stream")
-            await listener.head()
+            await listener.listen()
             assert await client.names() == ["a_run"]
         async with RawUpstream(tooled("a", "walk"), port=port), asyncio.timeout(20):
             while await client.names() != ["a_walk"]:
@@ -387,11 +336,7 @@ async def test_a_list_that_changes_while_it_is_read_is_read_again(tmp_path: Path
     async def script(exchange: Exchange) -> None:
         if exchange.message.get("method") == "tools/call":
             tools.append({"name": "stop"})
-            news = b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n'
-            number = orjson.dumps(exchange.message["id"])
-            await exchange.stream(
-                news, b'data: {"jsonrpc":"2.0","id":%b,"result":{"content":[]}}\n\n' % number
-            )
+            await with_news(exchange)
         elif exchange.message.get("method") == "tools/list" and not reads:
             before = [*tools]
             reads.append(asyncio.Event())
@@ -400,12 +345,11 @@ async def test_a_list_that_changes_while_it_is_read_is_read_again(tmp_path: Path
         else:
             await serving({"tools/list": {"tools": tools}})(exchange)
 
-    async with mount(tmp_path, {"a": script}) as (ups, client), MountClient(client.port) as other:
-        other.session = client.session
+    async with mount(tmp_path, {"a": script}) as (ups, client), client.beside() as other:
         listing = asyncio.create_task(other.names())
         await ups["a"].arrived("tools/list")
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a_run"}}
-        await client.request("POST", orjson.dumps(asked), ALL)
+        await client.begin("a_run")
+        await read_body(client.reader, await client.head())
         reads[0].set()
         assert await listing == ["a_run", "a_stop"]
         assert await client.names() == ["a_run", "a_stop"]
@@ -521,8 +465,7 @@ async def test_operators_see_what_is_missing_and_hidden(tmp_path: Path) -> None:
         assert shown["mount_id"] == "all"
         assert not shown["missing"]
         assert shown["hidden_names"] == ["run of b is hidden: run belongs to a"]
-    async with mounted(tmp_path, {"a": NOBODY}) as port, MountClient(port) as client:
-        await client.open()
+    async with entered(tmp_path, {"a": NOBODY}) as client:
         await client.names()
         _, body = await client.request("GET", b"", "/healthz")
         assert list(orjson.loads(body)["mounts"][0]["missing"]) == ["a"]
