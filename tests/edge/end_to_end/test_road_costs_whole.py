@@ -21,6 +21,8 @@ from tests.edge.file_tools import FORM, READS, form
 from tests.edge.raw import Exchange, RawClient, RawUpstream, event, read_body
 from tests.ports import free_port
 
+pytestmark = pytest.mark.deep
+
 COSTS = {
     "piped": 192,
     "guarded list": 284,

@@ -58,6 +58,7 @@ def sent(up: RawUpstream, method: str = "tools/call") -> set[str]:
     return {named.split("-")[1] for named in (exchange.head["traceparent"], params["_meta"]["traceparent"])}
 
 
+@pytest.mark.deep
 async def test_one_trace_joins_client_adapter_and_upstream(
     collector: Collector, adapter: StartAdapter, tmp_path: Path
 ) -> None:
