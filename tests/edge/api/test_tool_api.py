@@ -21,7 +21,7 @@ from adapter.upstream.local.messages import JSON
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, unreachable
 from tests.edge.tool_serving import PATH, Served, serving
-from tests.hosted.serving import Waiting, answer, count, echo, fail, hosted, refuse, text, tool
+from tests.hosted.serving import Waiting, count, echo, fail, hosted, refuse, text, tool
 from tests.scripted import Expect, ScriptedUpstream
 
 SCHEMA = {
@@ -31,11 +31,6 @@ SCHEMA = {
     "additionalProperties": False,
 }
 ANN = "t" * 20
-
-
-async def denied(_: PlannedCall) -> Outcome:
-    """Fails as a plan does whose auth stage refused."""
-    return answer([], is_error=True, _meta={"adapter/error": {"stage": "auth", "code": -32000}})
 
 
 async def who(call: PlannedCall) -> Outcome:
@@ -53,7 +48,6 @@ def tools(*more: HostedTool) -> LocalUpstream[HostedServer]:
         tool("count", count),
         tool("fail", fail),
         tool("refuse", refuse),
-        tool("denied", denied),
         tool("who", who),
         tool("files/read all", echo),
         tool("erase", echo, annotations={"destructiveHint": True}),
@@ -127,45 +121,12 @@ async def test_e1_the_body_is_the_arguments(api: Served) -> None:
     assert body == {**expected, "isError": False}
 
 
-async def test_a_name_with_a_slash_can_be_called(api: Served) -> None:
-    """Encoded as clients do, and raw."""
-    for spelled in ("files%2Fread%20all", "files/read%20all"):
-        head, body = await api.post(f"/tools/{spelled}/call", b'{"text":"x"}')
-        assert head.status == 200 and said(body) == "you said x"
-
-
-async def test_e2_the_order_of_what_may_end_a_call() -> None:
-    """Each request has everything wrong from its row on; the first row that fails answers."""
-    wrong = {"origin": "http://127.0.0.1", "content_type": "text/plain"}
-    async with serving(tools(), tokens={"ann": ANN}, allow_execute=False) as api:
-        head, body = await api.post("/tools/zz/call", b"[", **wrong)
-        assert (head.status, body) == (403, {"error": "Tool execution is disabled."})
-    async with serving(tools(), tokens={"ann": ANN}, invalid_json="reject") as api:
-        head, body = await api.post("/tools/zz/call", b"[", **wrong)
-        assert (head.status, body) == (404, {"error": "Tool not found: zz"})
-        head, _ = await api.post("/tools/echo/call", b"[", **wrong)
-        assert head.status == 415
-        head, _ = await api.post("/tools/echo/call", b"[")
-        assert head.status == 400
-        head, body = await api.post("/tools/echo/call", b"{}")
-        assert (head.status, body) == (401, {"error": "Unauthorized"})
-        assert head["www-authenticate"].startswith("Bearer")
-        head, body = await api.post("/tools/echo/call", b'{"text":"x"}', authorization=f"Bearer {ANN}")
-        assert head.status == 200
-
-
 async def test_e4_failures_are_500_with_a_result(api: Served) -> None:
     """A tool that fails, a JSON-RPC error, a defect: never a page of a framework, never a secret."""
     head, body = await api.post("/tools/refuse/call")
     assert (head.status, body["isError"], said(body)) == (500, True, "not today")
     head, body = await api.post("/tools/fail/call")
     assert (head.status, body["isError"]) == (500, True) and "hunter2" not in said(body)
-
-
-async def test_a_refusal_of_the_plan_is_401(api: Served) -> None:
-    """Its reasons stay with MCP's clients."""
-    head, body = await api.post("/tools/denied/call")
-    assert (head.status, body) == (401, {"error": "Unauthorized"})
 
 
 async def test_a_server_that_is_away_is_said_to_be() -> None:

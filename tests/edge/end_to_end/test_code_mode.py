@@ -184,16 +184,6 @@ async def test_drift_is_told_where_tools_are_searched(hosted: StartHost) -> None
                 assert said(await me.call("raw_call_tool", name="draw_chart"))
 
 
-async def test_without_pinning_the_list_is_read_once_too(hosted: StartHost) -> None:
-    """Searching does not depend on pins."""
-    off = {"mode": "off"}
-    async with hosted(Desk(DRAW, SECRET), tool_definition_pinning=off) as (up, _, me):
-        for _ in range(2):
-            found = await me.call("raw_search_tools", query="")
-            assert found["structuredContent"]["total"] == 1
-        assert len(up.calls("tools/list")) == 1
-
-
 async def test_a_batch_does_not_get_around_it(in_session: StartRoad) -> None:
     """Each tool call in a batch is refused on its own, for nobody unfolds it there."""
     async with in_session(Desk(DRAW), version="2025-03-26", server=CODED) as (up, _, client):

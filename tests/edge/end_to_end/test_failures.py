@@ -19,7 +19,6 @@ from tests.edge.raw import (
     call_body,
     error_of,
     event,
-    in_events,
     modern_body,
     modern_fields,
     result,
@@ -160,22 +159,6 @@ async def test_silent_upstream_is_32013(
             assert up.calls("notifications/cancelled") == []
 
 
-async def test_progress_resets_the_timeout_of_silence(in_session: StartRoad) -> None:
-    """A call may take longer than the timeout as long as the server says something."""
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        for _ in range(4):
-            await asyncio.sleep(0.1)
-            await exchange.chunk(event(PROGRESS))
-        await exchange.chunk(b"data: " + result(1) + b"\n\n")
-        await exchange.end_stream()
-
-    async with in_session(script, core=BRIEF) as (_, _, client):
-        _, body = await client.call()
-        assert body == event(PROGRESS) * 4 + b"data: " + result(1) + b"\n\n"
-
-
 PING = b": ping - 2026-01-01 00:00:00.000000+00:00\r\n\r\n"
 """What servers made with the Python SDKs send on each stream every 15 seconds."""
 
@@ -213,15 +196,6 @@ async def test_comments_hold_no_call(in_session: StartRoad, settings: dict[str, 
         assert orjson.loads((await up.arrived("notifications/cancelled")).body)["params"]["requestId"] == 7
 
 
-async def test_comments_hold_no_list(in_session: StartRoad) -> None:
-    """What is no tool call has a timeout of its own, which comments do not reset either."""
-    core = {"upstream_request_timeout_seconds": 0.2}
-    async with in_session(hung, core=core) as (_, _, client):
-        _, body = await client.request("POST", b'{"jsonrpc":"2.0","id":1,"method":"prompts/list"}')
-        error = error_of(body.removeprefix(PING * body.count(PING)).removeprefix(b"data: "))
-        assert error["code"] == -32013 and "core.upstream_request_timeout_seconds" in error["message"]
-
-
 async def chatting(exchange: Exchange) -> None:
     """A tool that says again and again that it goes on."""
     await exchange.begin_stream()
@@ -247,16 +221,6 @@ async def test_a_call_ends_at_its_total_limit(
             allowed = "the 0.3 s that core.defaults.tool_call_total_seconds allows"
             assert error["message"] == f"The call took longer than {allowed}."
         assert orjson.loads((await up.arrived("notifications/cancelled")).body)["params"]["requestId"] == 7
-
-
-async def test_an_answer_in_time_passes_the_total_limit(in_session: StartRoad) -> None:
-    """What a stream brings before its end comes as it is."""
-
-    defaults = {"tool_call_total_seconds": 60}
-    script = in_events(event(PROGRESS), event(result(1)))
-    async with in_session(script, core={"defaults": defaults}) as (_, _, client):
-        _, body = await client.call()
-        assert body == event(PROGRESS) + event(result(1))
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

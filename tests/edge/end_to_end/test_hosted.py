@@ -70,16 +70,6 @@ async def test_texts_that_look_alike_are_kept_apart(place: Path) -> None:
         assert text_of(await client.call_tool("find", {"part": "\uff45ve"})) == "[]"
 
 
-async def test_rows_beyond_the_limit_are_cut(place: Path, era: str) -> None:
-    """``_meta`` says so, and only then."""
-    async with serving(place) as front, front.client(era) as client:
-        cut = await client.call_tool("all", {})
-        assert text_of(cut) == '[{"id":1},{"id":2},{"id":3}]'
-        assert cut.meta is not None and cut.meta["adapter/truncated"] == {"max_rows": 3}
-        whole = await client.call_tool("get-user", {"user_id": 1})
-        assert "adapter/truncated" not in (whole.meta or {})
-
-
 async def test_the_relay_waits_for_a_tool_that_may_take_long(place: Path) -> None:
     """Longer than the tool may take, so that the client reads the tool's own sentence."""
     (place / "config.yaml").write_text(CONFIG.replace("timeout: 0.3", "timeout: 2m"))

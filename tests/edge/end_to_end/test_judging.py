@@ -9,9 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.wire.eras import encode_mirror
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import MODERN_VERSION, Exchange, call_body, error_of, modern_fields
+from tests.edge.raw import Exchange, call_body, error_of
 
 DISABLED = {"disabled_tools": ["hidden"]}
 HALF = "\ud800"
@@ -178,52 +177,3 @@ async def test_a_batch_of_odd_names_is_answered_member_by_member(in_session: Sta
         said = {each["id"]: each for each in json.loads(body)}
         assert {number for number, each in said.items() if "error" in each} == {1, 3}
         assert json.loads(up.seen[-1].body)[0]["params"]["name"] == f"free{HALF}"
-
-
-# --- ways around ----------------------------------------------------------------------------------------------
-
-ODD_NAMES = [
-    "hidden",
-    "HIDDEN",
-    " hidden",
-    "hidden\u00a0",
-    "hidden\0",
-    "h\u0131dden",
-    "hid\u200bden",
-    "ｈidden",
-    "hidden\n",
-]
-
-
-META = {"_meta": {"io.modelcontextprotocol/protocolVersion": MODERN_VERSION}}
-
-
-def asked(name: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "arguments": {}, **more}
-
-
-@pytest.mark.parametrize("name", ODD_NAMES)
-async def test_no_kind_of_call_reaches_a_hidden_tool(in_session: StartRoad, name: str) -> None:
-    """As a task, as the next round of a call, in a batch, through code mode, in either era."""
-    folded = asked("raw_call_tool", arguments={"name": name, "arguments": {}})
-    for code_mode, kinds in ((False, [asked(name)]), (True, [asked(name), folded])):
-        server = {**DISABLED, "code_mode_enabled": code_mode}
-        async with in_session(echo, version="2025-03-26", server=server) as (up, front, client):
-            for params in [*kinds, *({**each, "task": {"ttl": 1}} for each in kinds)]:
-                call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-                for body in (call, [call], [call, {**call, "id": 2, "params": asked("seen")}]):
-                    _, answer = await client.request("POST", json.dumps(body).encode())
-                    assert b'"error"' in answer
-            async with front.client() as client:
-                rounds = {"inputResponses": {"a": {"action": "accept"}}, "requestState": "s"}
-                for params in [*kinds, *({**each, **rounds} for each in kinds)]:
-                    _, answer = await client.request(
-                        "POST",
-                        orjson.dumps(
-                            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, **META}}
-                        ),
-                        **{**modern_fields(), "mcp_name": encode_mirror(params["name"])},
-                    )
-                    assert b'"error"' in answer
-            bodies = b"".join(each.body for each in up.seen)
-            assert name.encode() not in bodies and json.dumps(name)[1:-1].encode() not in bodies

@@ -7,18 +7,7 @@ import asyncio
 import orjson
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, call_body, in_json, read_body, result
-
-
-async def test_session_id_is_minted_here_and_mapped(road: StartRoad) -> None:
-    """The client never sees the upstream's session id, nor the upstream the client's."""
-    async with road() as (up, _, client):
-        head = await client.initialize()
-        assert len(head["mcp-session-id"]) == 43
-        assert "upstream-1" not in str(head.fields)
-        head, body = await client.call()
-        assert head.status == 200 and body == result(1)
-        assert up.calls("tools/call")[0].head["mcp-session-id"] == "upstream-1"
+from tests.edge.raw import Exchange, call_body, read_body, result
 
 
 async def test_ten_concurrent_calls_renew_a_forgotten_session_once(in_session: StartRoad) -> None:
@@ -35,16 +24,6 @@ async def test_ten_concurrent_calls_renew_a_forgotten_session_once(in_session: S
         assert len(up.calls("notifications/initialized")) == 1
         for client in clients:
             client.close()
-
-
-async def test_text_of_a_result_renews_nothing(in_session: StartRoad) -> None:
-    """A result that speaks of an invalid session is just a result: one call, no new session."""
-
-    script = in_json(result(1, "Error: invalid session, session not found (404)"))
-
-    async with in_session(script) as (up, _, client):
-        await client.call()
-        assert len(up.calls("tools/call")) == 1 and up.opened == 1
 
 
 async def test_deleted_session_is_closed_upstream_and_unknown(in_session: StartRoad) -> None:

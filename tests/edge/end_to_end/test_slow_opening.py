@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from adapter.relay.sessions.renewal import MOST
-from tests.edge.conftest import Adapter, StartAdapter, StartRoad, done
-from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, error_of, initialize_result, result, silent
+from tests.edge.conftest import Adapter, StartAdapter, done
+from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, error_of, initialize_result, result
 from tests.relay.sessions.test_health_probe import PING, health_when, is_ok, serving, started
 from tests.waiting import until
 
@@ -83,23 +83,6 @@ async def test_session_that_opens_after_the_time_out_is_closed(adapter: StartAda
         assert (closing["mcp-session-id"], closing["mcp-protocol-version"]) == ("slow-1", "2025-11-25")
 
 
-async def test_session_that_is_renewed_too_late_is_closed(adapter: StartAdapter) -> None:
-    """A renewal is an initialize like any other."""
-    slow = Slow()
-    core = {"upstream_request_timeout_seconds": 0.1}
-    up = slow_upstream(slow)
-    async with started(up), adapter(up, core=core) as front, front.client() as client:
-        slow.answer.set()
-        await client.initialize()
-        slow.answer.clear()
-        up.sessions.clear()
-        assert error_of((await client.call())[1])["code"] == -32013
-        slow.answer.set()
-        await left(up)
-        assert (await client.call())[1] == result(1)
-        await left(up, "slow-3")
-
-
 async def test_few_late_answers_are_waited_for(adapter: StartAdapter) -> None:
     """Clients that come and go cannot hold more of the upstream's connections than that."""
     slow = Slow()
@@ -114,16 +97,6 @@ async def test_few_late_answers_are_waited_for(adapter: StartAdapter) -> None:
         slow.answer.set()
         await until(lambda: len(up.calls("DELETE")) >= MOST)
         assert len(up.sessions) == 4
-
-
-async def test_stop_does_not_wait_for_late_answers(road: StartRoad) -> None:
-    """The adapter ends in time, whatever is still to come."""
-
-    async with asyncio.timeout(8), road(opening=silent) as (up, _, client):
-        await client.send("POST", INITIALIZE)
-        await up.arrived("initialize")
-        client.close()
-        await asyncio.sleep(0.05)
 
 
 # --- pings ----------------------------------------------------------------------------------------------------

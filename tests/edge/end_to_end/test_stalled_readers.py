@@ -206,22 +206,6 @@ async def test_stages_keep_the_request_until_the_answer_has_left(in_session: Sta
         await until(lambda: front.app.bodies.buffers.used == 0)
 
 
-@pytest.mark.parametrize("number", [b"7", b"0", b"-0", b"1.50", b'"a\\u0062c"', b'"x"'])
-async def test_a_broken_stream_is_told_under_the_id_as_it_was_spelled(
-    in_session: StartRoad, number: bytes
-) -> None:
-    """Of a message that is no longer held nothing else is needed."""
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        exchange.hang_up()
-
-    body = b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"tool"},"id":%s}' % number
-    async with in_session(script) as (_, _, client):
-        _, answer = await client.request("POST", body + b" " * 300 * KIB)
-        assert b'"id":%s,' % number in answer and b'"error"' in answer
-
-
 async def test_each_message_of_a_batch_is_told_of_a_broken_stream(in_session: StartRoad) -> None:
     """Also of one of which a part was refused and another part was sent."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, answering, in_json, result
+from tests.edge.raw import Exchange, answering, in_json
 
 ODD_REQUEST = (
     b'\r\n{ "params" : {"x-more":[1.0,1e5,1E+05,-0,0.10], "arguments":{"n":123456789012345678901234567890,'
@@ -181,15 +181,6 @@ async def test_every_method_is_one_request_upstream(in_session: StartRoad, metho
         _, body = await client.request("POST", asked)
         assert body == said
         assert [each.body for each in up.seen[1:]] == [asked]
-
-
-async def test_keep_alive_connection_serves_many_requests(in_session: StartRoad) -> None:
-    """One client connection and one upstream connection carry one call after the other."""
-    async with in_session() as (up, _, client):
-        for number in range(20):
-            _, body = await client.call(number=number)
-            assert body == result(number)
-        assert len({id(each.writer) for each in up.seen}) == 1
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 409, 500, 502])

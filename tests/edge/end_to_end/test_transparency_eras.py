@@ -14,8 +14,6 @@ from tests.edge.raw import (
     call_body,
     event,
     in_json,
-    in_two,
-    read_body,
     read_chunk,
     result,
 )
@@ -97,19 +95,6 @@ async def test_subscription_outlives_silence_and_closes_with_its_client(road: St
         client.close()
         async with asyncio.timeout(8):
             await closed.wait()
-
-
-async def test_modern_stream_passes_as_it_comes(road: StartRoad) -> None:
-    """Progress and result of a modern call arrive as they are sent, and cancelling is closing."""
-    read = asyncio.Event()
-    progress = event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1.0}}')
-    script = in_two(read, progress, event(result(1)))
-    async with road(script) as (_, _, client):
-        await client.send("POST", MODERN_CALL, **MIRRORS)
-        head = await client.head()
-        assert await read_chunk(client.reader) == progress
-        read.set()
-        assert await read_body(client.reader, head) == event(result(1))
 
 
 @pytest.mark.parametrize(

@@ -52,37 +52,6 @@ async def test_odd_stream_keeps_its_bytes_in_whatever_slices_it_comes(in_session
         assert len(up.calls("tools/call")) == len(ODD_STREAM) - 1
 
 
-async def test_stream_of_single_bytes(in_session: StartRoad) -> None:
-    """Each byte in a chunk of its own gives the same stream."""
-    script = in_events(*(ODD_STREAM[place : place + 1] for place in range(len(ODD_STREAM))))
-    async with in_session(script) as (_, _, client):
-        _, body = await client.call()
-        assert body == ODD_STREAM
-
-
-async def test_each_event_arrives_before_the_next_is_sent(in_session: StartRoad) -> None:
-    """Head, comment, progress and result: the client has event n before the upstream sends n + 1."""
-    read = asyncio.Semaphore(0)
-    events = [b": ping\n\n", *(event(b"{}", str(number)) for number in range(5)), event(result(1))]
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        for each in events:
-            await read.acquire()
-            await exchange.chunk(each)
-        await read.acquire()
-        await exchange.end_stream()
-
-    async with in_session(script) as (_, _, client):
-        await client.send("POST", call_body())
-        await client.head()
-        for each in events:
-            read.release()
-            assert await read_chunk(client.reader) == each
-        read.release()
-        assert await read_chunk(client.reader) == b""
-
-
 async def test_stream_that_its_upstream_ends_by_closing(in_session: StartRoad) -> None:
     """An upstream of HTTP/1.0 habits, without chunks or length, is relayed in the same bytes."""
 

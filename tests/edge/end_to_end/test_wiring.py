@@ -99,17 +99,6 @@ async def test_a_server_that_lists_nothing_to_strangers_is_unknown(tmp_path: Pat
         assert body["adapter_wiring"]["unknown_by_server"] == {"raw": "list_refused"}
 
 
-async def test_a_server_without_any_tools_lacks_the_configured_one(tmp_path: Path) -> None:
-    """That it does not know the method is an answer too."""
-
-    async def unknown(exchange: Exchange) -> None:
-        error = {"code": -32601, "message": "Method not found"}
-        await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "error": error}))
-
-    async with started(RawUpstream(unknown)) as up, serving(tmp_path, up) as front:
-        await health_when(front, lambda body: wiring(body) is False and is_known(body))
-
-
 @pytest.mark.timed
 async def test_a_list_that_never_comes_leaves_the_server_healthy(tmp_path: Path) -> None:
     """Pings go on, so the breaker stays closed; that the tools have not been seen yet is told."""
@@ -146,17 +135,6 @@ async def test_tools_are_looked_for_at_start_where_pings_are_off(tmp_path: Path)
         assert body["servers"][0]["detail"] == "upstream_ping_disabled" and status == 200
         await up.arrived("DELETE")
         assert up.sessions == set() and len(up.seen) == 5
-
-
-async def test_a_missing_tool_is_told_where_pings_are_off(tmp_path: Path) -> None:
-    """The server is asked again, less and less often, until it has the tool."""
-    tools = Tools(["write"])
-    async with started(RawUpstream(tools)) as up, serving(tmp_path, up, upstream_ping=NO_PINGS) as front:
-        status, body = await health_when(front, is_known)
-        assert (status, wiring(body), body["degraded_reason"]) == (503, False, "adapter_wiring_incomplete")
-        assert body["servers"][0]["status"] == "ok"
-        tools.pages = [["read"]]
-        await health_when(front, is_ok)
 
 
 async def test_a_server_that_comes_late_is_looked_at_where_pings_are_off(tmp_path: Path) -> None:
