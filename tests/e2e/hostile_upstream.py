@@ -15,10 +15,8 @@ from tests.e2e.web_pages import any_of, served
 _LINE = "Lorem <b>ipsum</b> dolor sit amet.\n"
 
 
-def _called(name: str) -> Json:
-    if name == "pour":
-        return {"content": [results.text(_LINE * (results.LONG // len(_LINE)))]}
-    return results.strike() if name == "strike" else {"content": []}
+def _called() -> Json:
+    return {"content": [results.text(_LINE * (results.LONG // len(_LINE)))]}
 
 
 def _answer(server: str, method: str, params: Json) -> Json:
@@ -33,7 +31,7 @@ def _answer(server: str, method: str, params: Json) -> Json:
         case "tools/list":
             return {"tools": TOOLS[server]}
         case "tools/call":
-            return _called(params["name"])
+            return _called()
         case _:
             return {}
 

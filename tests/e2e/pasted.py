@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.doc_blocks import Block
+from tests.e2e.browsers import QUIET
 from tests.e2e.provision import packages
-from tests.e2e.test_playwright import QUIET
 from tests.ports import free_port
 
 SHOWN_PORT = "8932"

@@ -72,8 +72,9 @@ class Supervised:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """The log so far."""
-        text = (self.front.place / "adapter.log").read_text()
-        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        # The last line may just be written.
+        whole = (self.front.place / "adapter.log").read_text().rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
     def logged(self, event: str) -> list[dict[str, Any]]:
         """The lines of one kind."""
@@ -89,17 +90,28 @@ class Supervised:
         """Wait until so many workers have said that they serve, since the start."""
         await self.until(lambda: len(self.logged("serving")) >= times)
 
-    def change(self, **core: Any) -> None:
-        """Change keys of ``core`` and have the settings read again."""
-        path = self.front.place / "adapter.json"
-        settings = json.loads(path.read_text())
-        settings["core"] |= core
-        path.write_text(json.dumps(settings))
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the settings file says."""
+        found: dict[str, Any] = json.loads((self.front.place / "adapter.json").read_text())
+        return found
+
+    def write(self, settings: dict[str, Any] | str) -> None:
+        """Write the settings file as editors do: a new one takes its place."""
+        new = self.front.place / "new.json"
+        new.write_text(settings if isinstance(settings, str) else json.dumps(settings))
+        new.replace(self.front.place / "adapter.json")
+
+    def reread(self, settings: dict[str, Any] | str) -> None:
+        """Write other settings, and have them read."""
+        self.write(settings)
         os.kill(self.pid, signal.SIGHUP)
 
     def replace(self) -> None:
         """Have the workers replaced, as for any key that a process cannot change."""
-        self.change(max_connections=1000)
+        settings = self.settings
+        settings["core"] |= {"max_connections": 1000}
+        self.reread(settings)
 
     async def ended(self) -> int:
         """The exit status of the supervisor, once it has ended."""

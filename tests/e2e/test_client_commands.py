@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ import pytest
 from tests.commands.client.speaking import run
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import ADAPTERS
-from tests.e2e.oauth.authorization_server import authorization_server
-from tests.e2e.oauth.front import browser_of, protected_adapter
 from tests.e2e.processes import Server, adapter, listens, start
 from tests.ports import free_port
 
@@ -105,20 +102,3 @@ async def test_a_server_of_other_people(node: Path, server_packages: Path, tmp_p
         assert asked.returncode == 0 and "Ada" in asked.stdout, asked
     finally:
         await running.stop()
-
-
-async def test_a_person_signs_in_at_a_mount(oauth_programs: None, tmp_path: Path) -> None:
-    """At a certified authorization server, once for two commands; the second renews nothing and asks nobody."""
-    opens = browser_of(tmp_path, "ada")
-    async with (
-        authorization_server(tmp_path) as issuer,
-        Server(FILES, tmp_path) as upstream,
-        protected_adapter(tmp_path, upstream.url, issuer) as front,
-    ):
-        (tmp_path / "a.txt").write_text("a")
-        listed = await run(tmp_path, "tools", front.url, "--json", BROWSER=opens)
-        assert listed.returncode == 0, listed.stderr
-        assert "digest" in [tool["name"] for tool in json.loads(listed.stdout)]
-        called = await run(tmp_path, "call", front.url, "digest", "path=@a.txt", BROWSER=opens)
-        assert called.stdout.endswith(" 1 a.txt\n"), called.stderr
-        assert (tmp_path / "opened").read_text() == "x"

@@ -1,4 +1,4 @@
-"""``mcp-adapter connect`` as a server over stdio of the official SDK's client, in both eras, with a sign-in."""
+"""``mcp-adapter connect`` as a server over stdio of the official SDK's client, in both eras."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from pathlib import Path
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, TextContent
+from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
 from tests.e2e.filing import ADAPTERS, MIB
-from tests.e2e.oauth.authorization_server import authorization_server
-from tests.e2e.oauth.front import browser_of, protected_adapter
 from tests.e2e.processes import Server, adapter
-from tests.e2e.provision import ROOT
 
 pytestmark = pytest.mark.e2e
 
@@ -50,28 +47,6 @@ async def test_a_host_uses_a_mount_over_stdio(mode: str, tmp_path: Path) -> None
             done = await client.call_tool("paint", {"seed": 7, "filename": str(target)})
             assert not done.is_error, done
             assert target.read_text() == "7 Dawn Dawn"
-
-
-async def test_a_person_signs_in_once(oauth_programs: None, tmp_path: Path) -> None:
-    """In the browser at the first start; the next one finds the token, which nobody else can read."""
-    opens = browser_of(tmp_path, "ada")
-    async with (
-        authorization_server(tmp_path) as issuer,
-        Server("tests.e2e.files_server", tmp_path) as upstream,
-        protected_adapter(tmp_path, upstream.url, issuer, server={"adapters": ADAPTERS}) as front,
-    ):
-        for mode in ERAS:
-            host = host_of(tmp_path, front.url, BROWSER=opens)
-            host.cwd = tmp_path
-            host.env = {**(host.env or {}), "PYTHONPATH": str(ROOT)}
-            async with Client(stdio_client(host), mode=mode) as client:
-                drawn = await client.call_tool("draw", {"seed": 1, "size": 10, "filename": "a.bin"})
-                assert not drawn.is_error, [
-                    each.text for each in drawn.content if isinstance(each, TextContent)
-                ]
-        assert (tmp_path / "opened").read_text() == "x"
-        kept = [path for path in tmp_path.rglob("*.json") if b"access_token" in path.read_bytes()]
-        assert kept and not any(path.stat().st_mode & 0o077 for path in kept)
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -1,4 +1,4 @@
-"""A merged mount that several processes serve: replicas on one Redis, or workers on one SQLite file."""
+"""A merged mount that one process serves or several do: replicas on one Redis, or workers on one SQLite file."""
 
 from __future__ import annotations
 
@@ -327,7 +327,9 @@ async def tell_an_official_client(one: Scene) -> None:
                 await waiting
 
 
-@pytest.mark.parametrize(("replicas", "workers"), [(3, 1), (1, 2)], ids=["replicas", "workers"])
+@pytest.mark.parametrize(
+    ("replicas", "workers"), [(1, 1), (3, 1), (1, 2)], ids=["alone", "replicas", "workers"]
+)
 async def test_processes_serve_a_mount_as_one(tmp_path: Path, replicas: int, workers: int) -> None:
     """Sessions move; servers are killed, stand still and are renamed, and no call runs twice."""
     async with scene(tmp_path, replicas, workers) as one:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -10,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.browsers import playwright_argv
 from tests.e2e.processes import adapter, listens, start
-from tests.e2e.provision import packages
 from tests.e2e.replicas import serving
 from tests.e2e.talk import Talk, connected
 from tests.e2e.web_pages import page_served
@@ -32,16 +31,6 @@ document.querySelector('button').onclick = () => {
 show();
 </script>"""
 
-# No request leaves the machine: chromium would look for updates, and try QUIC and its variations service.
-QUIET = (
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
-
 PATIENT = {"PLAYWRIGHT_MCP_PING_TIMEOUT_MS": "60000"}
 """By default it gives up a session after five seconds, which an adapter may need to start on a busy machine."""
 
@@ -57,23 +46,10 @@ async def page() -> AsyncIterator[str]:
 @pytest.fixture
 async def playwright(node: Path, chromium: Path, tmp_path: Path) -> AsyncIterator[str]:
     """The URL of Playwright MCP, which starts a browser of its own for every session."""
-    config = tmp_path / "playwright.json"
-    config.write_text(json.dumps({"browser": {"launchOptions": {"args": QUIET}}}))
     port = free_port()
     # It serves the name localhost only, though it is bound to the address.
     where = ["--host", "127.0.0.1", "--port", str(port), "--allowed-hosts", f"127.0.0.1:{port}"]
-    browser: list[str | Path] = ["--headless", "--no-sandbox", "--isolated", "--executable-path", chromium]
-    script = packages() / "@playwright" / "mcp" / "cli.js"
-    argv: list[str | Path] = [
-        node,
-        script,
-        *where,
-        *browser,
-        "--config",
-        config,
-        "--output-dir",
-        tmp_path / "output",
-    ]
+    argv = [*playwright_argv(node, chromium, tmp_path), *where]
     async with await start(argv, tmp_path / "playwright.log", PATIENT) as running:
         await listens(port, running)
         yield f"http://127.0.0.1:{port}/mcp"
@@ -92,29 +68,12 @@ async def browse(client: Talk, tool: str, **arguments: str) -> str:
     return str(told["text"])
 
 
-SHAPES = pytest.mark.parametrize(
-    "shape", [{}, {"replicas": 3}, {"workers": 3}], ids=["one", "replicas", "workers"]
-)
-"""One adapter, three behind nginx, or three that share a port: a request may reach another one than the last did."""
-
-
-@SHAPES
-async def test_a_click_shows_in_the_next_snapshot(
-    shape: dict[str, int], replicas_programs: None, playwright: str, page: str, tmp_path: Path
-) -> None:
-    """Navigate, click, snapshot: each call of a session meets the browser the one before left."""
-    async with serving(tmp_path, playwright, **shape) as front, visitor(front.url, tmp_path) as client:
-        assert page in await browse(client, "browser_navigate", url=page)
-        assert "clicked 0 times" in await browse(client, "browser_snapshot")
-        await browse(client, "browser_click", element="the button", target="button")
-        assert "clicked 1 times" in await browse(client, "browser_snapshot")
-
-
-@SHAPES
+@pytest.mark.parametrize("shape", [{}, {"replicas": 3}, {"workers": 3}], ids=["one", "replicas", "workers"])
 async def test_two_clients_have_two_browsers(
     shape: dict[str, int], replicas_programs: None, playwright: str, page: str, tmp_path: Path
 ) -> None:
-    """What one client's browser stored, the other's does not know; and each goes on with its own."""
+    """What one client's browser stored, the other's does not know; each call meets the browser that the one before
+    it left, also where it reaches another replica or worker."""
     async with (
         serving(tmp_path, playwright, **shape) as front,
         visitor(front.url, tmp_path) as ada,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.file_form import REPORT, choose, form_page
+from tests.e2e.file_form import REPORT, choose, form
 from tests.e2e.filing import Host, Json, content_of, curl, python_host, said, sha256, texts
 from tests.e2e.pasted import newcomer_with_npx
 from tests.e2e.provision import ROOT
 
 pytestmark = pytest.mark.e2e
+
+__all__ = ["form"]
 
 EXAMPLE = ROOT / "config" / "playwright.yaml"
 
@@ -21,13 +23,6 @@ DOWNLOAD = """async () => {
   await new Promise((resolve) => setTimeout(resolve, 2000));
 }"""
 """A download that begins and ends during one call, which then tells of it."""
-
-
-@pytest.fixture
-async def form() -> AsyncIterator[str]:
-    """The address of a page with a form for files, and a link to a download."""
-    async with form_page() as address:
-        yield address
 
 
 @pytest.fixture
@@ -91,13 +86,3 @@ async def test_what_a_client_has_goes_into_the_page(mount: str, form: str, tmp_p
         refused = await host.call("browser_file_upload", paths=[str(stored)])
         assert refused["isError"]
         assert "playwright_get_upload_url" in texts(refused)
-
-
-async def test_what_one_session_wrote_another_does_not_get(mount: str, form: str) -> None:
-    """The artifacts of one client are neither listed for another nor read by it."""
-    async with python_host(mount) as ada, python_host(mount) as eve:
-        told = kept(await ada.call("browser_navigate", url=form))["yml"]
-        assert await content(ada, told)
-        assert not [each for each in await eve.resources() if each["uri"].startswith("artifact:")]
-        with pytest.raises(Exception, match="Resource not found"):
-            await eve.read(told["artifact_uri"])

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.doc_blocks import Block, blocks_of
-from tests.e2e.file_form import choose, form_page
+from tests.e2e.file_form import choose, form
 from tests.e2e.filing import artifact, content_of, python_host, said
 from tests.e2e.pasted import SHOWN_PORT, Beginner, lines, newcomer_with_npx
 from tests.e2e.provision import ROOT
 
 pytestmark = pytest.mark.e2e
+
+__all__ = ["form"]
 
 README = ROOT / "README.md"
 
@@ -47,13 +49,6 @@ def mount(reader: Beginner) -> Iterator[str]:
     (address,) = set(re.findall(r"http://127\.0\.0\.1:8932/mcp/b\w+", README.read_text()))
     with reader.runs("mcp-adapter serve", ready="serving"):
         yield address.replace(SHOWN_PORT, str(reader.port))
-
-
-@pytest.fixture
-async def form() -> AsyncIterator[str]:
-    """The address of a page with a form for files."""
-    async with form_page() as address:
-        yield address
 
 
 def test_the_settings_are_fine(reader: Beginner) -> None:

@@ -33,15 +33,14 @@ Meanwhile = Callable[[], Awaitable[None]]
 class User:
     """Answers what is asked, and does something else first. ``asked`` are the questions so far."""
 
-    def __init__(self, meanwhile: Meanwhile | None = None) -> None:
+    def __init__(self, meanwhile: Meanwhile) -> None:
         self.asked: list[str] = []
         self._meanwhile = meanwhile
 
     async def __call__(self, context: Any, params: Any) -> types.ElicitResult:
         del context
         self.asked.append(params.message)
-        if self._meanwhile is not None:
-            await self._meanwhile()
+        await self._meanwhile()
         answers = {"title": "Sky", "colour": "blue"}
         (wanted,) = params.requested_schema["properties"]
         return types.ElicitResult(action="accept", content={wanted: answers[wanted]})
@@ -82,29 +81,15 @@ async def goes_all_the_way(host: PythonHost, user: User, place: Path) -> None:
     assert user.asked == QUESTIONS * 4
 
 
-async def test_tools_that_ask_move_files_like_others(tmp_path: Path) -> None:
-    """In three rounds: a file written where the tool was told, a file read by path and by link, and both in one."""
-    user = User()
-    async with (
-        Server(UPSTREAM, tmp_path) as upstream,
-        adapter(tmp_path, upstream.url, adapters=ADAPTERS) as front,
-        host_of(front, user) as host,
-    ):
-        await goes_all_the_way(host, user, tmp_path)
-        store = tmp_path / "data"
-        assert (
-            len(list(store.glob("artifacts/*/*"))) == 2
-        )  # what was captured, and nothing of the rounds before
-
-
-async def test_rounds_go_on_after_kill_9(tmp_path: Path) -> None:
-    """Killed while the second question is answered, and started anew: the tools see what they saw before."""
-    fronts: list[Adapter] = []
+@pytest.mark.parametrize("killed", [False, True], ids=["untouched", "killed"])
+async def test_tools_that_ask_move_files_like_others(tmp_path: Path, killed: bool) -> None:
+    """In three rounds: a file written where the tool was told, a file read by path and by link, and both in one; also
+    where the adapter is killed while the second question is answered, and started anew."""
 
     async def meanwhile() -> None:
-        if user.asked[-1] != QUESTIONS[0]:
-            await fronts[0].kill()
-            await fronts[0].start()
+        if killed and user.asked[-1] != QUESTIONS[0]:
+            await front.kill()
+            await front.start()
 
     user = User(meanwhile)
     async with (
@@ -112,5 +97,6 @@ async def test_rounds_go_on_after_kill_9(tmp_path: Path) -> None:
         adapter(tmp_path, upstream.url, adapters=ADAPTERS) as front,
         host_of(front, user) as host,
     ):
-        fronts.append(front)
         await goes_all_the_way(host, user, tmp_path)
+        # What was captured, and nothing of the rounds before.
+        assert killed or len(list((tmp_path / "data").glob("artifacts/*/*"))) == 2

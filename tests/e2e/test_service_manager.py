@@ -107,17 +107,22 @@ async def managed(place: Path, address: str, **core: Any) -> AsyncIterator[Manag
             yield Managed(running, opened, config, port, set())
 
 
-async def test_one_process_tells_its_manager(tmp_path: Path) -> None:
-    """Ready is said once the port answers, and after a reload; programs know nothing of the socket."""
-    async with managed(tmp_path, str(tmp_path / "notify")) as one:
-        assert (await one.heard()) == {"READY": "1", "STATUS": "serving"}
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_service_tells_its_manager(tmp_path: Path, workers: int) -> None:
+    """Ready is said once the port answers, and after a reload; the supervisor of workers speaks alone, and programs
+    know nothing of the socket."""
+    address = str(tmp_path / "notify") if workers == 1 else f"@adapter-test-{os.getpid()}"
+    status = "serving" if workers == 1 else "serving with 2 workers"
+    async with managed(tmp_path, address, workers=workers) as one:
+        assert (await one.heard()) == {"READY": "1", "STATUS": status}
         assert await one.alive()
         began = time.monotonic()
         assert [await one.heard() for _ in range(3)] == [{"WATCHDOG": "1"}] * 3
         assert time.monotonic() - began > 0.15
         one.running.process.send_signal(signal.SIGHUP)
-        await one.until("RELOADING")
-        assert (await one.until("READY"))["STATUS"] == "serving"
+        reloading = await one.until("RELOADING")
+        assert int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
+        assert (await one.until("READY"))["STATUS"] == status
         one.config.write_text("core: {port: many}")
         one.running.process.send_signal(signal.SIGHUP)
         await one.until("RELOADING")
@@ -138,26 +143,6 @@ async def _posted(port: int, message: dict[str, Any]) -> None:
     fields = {"Accept": "application/json, text/event-stream"}
     async with aiohttp.ClientSession() as http:
         await http.post(f"http://127.0.0.1:{port}/mcp", json=message, headers=fields)
-
-
-async def test_a_supervisor_tells_its_manager(tmp_path: Path) -> None:
-    """It alone speaks: ready with the first worker, reloading while workers are replaced, and signs of life."""
-    async with managed(tmp_path, f"@adapter-test-{os.getpid()}", workers=2) as one:
-        assert (await one.heard()) == {"READY": "1", "STATUS": "serving with 2 workers"}
-        assert await one.alive()
-        assert [await one.heard() for _ in range(3)] == [{"WATCHDOG": "1"}] * 3
-        one.running.process.send_signal(signal.SIGHUP)
-        reloading = await one.until("RELOADING")
-        assert int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
-        assert (await one.until("READY"))["STATUS"] == "serving with 2 workers"
-        assert "all workers serve by the changed settings" in one.running.log.read_text()
-        one.config.write_text("core: {port: many}")
-        one.running.process.send_signal(signal.SIGHUP)
-        await one.until("RELOADING")
-        assert "serving with the old settings" in (await one.until("READY"))["STATUS"]
-        assert await one.alive()
-        assert await one.ended() == 0
-        assert one.senders == {one.running.process.pid}
 
 
 async def test_a_start_that_fails_is_the_status_of_the_service(tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.e2e.browsers import playwright_argv
 from tests.e2e.filing import ADAPTERS, artifact, content_of, python_host, texts, uploaded
 from tests.e2e.over_stdio import PATIENCE, Command, serving
-from tests.e2e.provision import packages
-from tests.e2e.test_playwright import QUIET
 from tests.e2e.web_pages import page_served
 
 pytestmark = pytest.mark.e2e
@@ -73,18 +72,8 @@ def fetch(servers_python: Path) -> Command:
 @pytest.fixture
 def browser(node: Path, chromium: Path, tmp_path: Path) -> Command:
     """``@playwright/mcp`` with the browser of the system."""
-    config = tmp_path / "playwright.json"
-    config.write_text(json.dumps({"browser": {"launchOptions": {"args": QUIET}}}))
-    script = packages() / "@playwright" / "mcp" / "cli.js"
-    options = ["--headless", "--no-sandbox", "--isolated", "--executable-path", str(chromium)]
-    return str(node), [
-        str(script),
-        *options,
-        "--config",
-        str(config),
-        "--output-dir",
-        str(tmp_path / "output"),
-    ]
+    program, *arguments = playwright_argv(node, chromium, tmp_path)
+    return program, arguments
 
 
 @pytest.fixture

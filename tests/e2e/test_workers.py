@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import shutil
@@ -13,23 +12,17 @@ import sys
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from adapter.settings.root import Settings
 from adapter.state.lock_file import StateLock, StateTaken
-from tests.e2e.files_server import drawing
-from tests.e2e.filing import ADAPTERS, sha256
-from tests.e2e.processes import Server, adapter, start
-from tests.e2e.supervised import PATIENCE, Load, Scripted, Supervised, supervised
-from tests.e2e.test_files_kill import Session
-from tests.edge.raw import RawClient, RawUpstream, error_of, modern_body, modern_fields, read_body, result
+from tests.e2e.processes import adapter, start
+from tests.e2e.supervised import PATIENCE, Load, Supervised, supervised
+from tests.edge.raw import RawClient, error_of, modern_body, modern_fields, read_body, result
 from tests.ports import free_port
-from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -160,8 +153,7 @@ def handed_over(one: Supervised, times: int) -> bool:
 async def test_servers_change_in_the_workers_that_serve(tmp_path: Path) -> None:
     """Under load no worker ends and no call is lost; a long call ends as it began, and the log says what changed."""
     async with supervised(tmp_path, shutdown_grace_seconds=60) as one:
-        before, path = one.workers, tmp_path / "adapter.json"
-        settings = json.loads(path.read_text())
+        before, settings = one.workers, one.settings
         kept = dict(settings["servers"][0])
         settings["servers"].append({**kept, "id": "second", "mount_path": "/second"})
         client = await waiting_call(one)
@@ -170,8 +162,7 @@ async def test_servers_change_in_the_workers_that_serve(tmp_path: Path) -> None:
             await load.more(50)
             for number in range(1, 4):
                 settings["servers"][1]["tool_defaults"] = {"tool_call_timeout_seconds": number}
-                path.write_text(json.dumps(settings))
-                os.kill(one.pid, signal.SIGHUP)
+                one.reread(settings)
                 await one.until(partial(handed_over, one, number))
                 await load.more(50)
             one.script.go.set()
@@ -196,14 +187,13 @@ async def test_servers_change_in_the_workers_that_serve(tmp_path: Path) -> None:
 async def test_a_changed_file_is_noticed_by_workers(tmp_path: Path) -> None:
     """Nobody sends a signal; what a process cannot change has the workers replaced, and the log names the key."""
     async with supervised(tmp_path, watch=True) as one:
-        path = tmp_path / "adapter.json"
-        settings = json.loads(path.read_text())
+        settings = one.settings
         settings["core"]["max_connections"] = 1000
-        path.write_text(json.dumps(settings))
+        one.write(settings)
         await one.until(lambda: bool(one.logged("all workers have been replaced")))
         (line,) = one.logged("workers are replaced one by one")
         assert line["settings"] == ["core.max_connections"]
-        path.write_text("servers: [")
+        one.write("servers: [")
         event = "the changed settings cannot be used, the old ones stay in force"
         await one.until(lambda: len({line["worker"] for line in one.logged(event)}) == 2)
 
@@ -211,14 +201,12 @@ async def test_a_changed_file_is_noticed_by_workers(tmp_path: Path) -> None:
 async def test_new_settings_are_taken(tmp_path: Path) -> None:
     """Number of workers and everything else: what the file says now. A state file that none uses is locked by none."""
     async with supervised(tmp_path) as one:
-        path = tmp_path / "adapter.json"
-        settings = json.loads(path.read_text())
+        settings = one.settings
         state = Settings.model_validate(settings).state_path
         settings["state_persistence"] = {"disk": {"local_path": str(tmp_path / "other.sqlite3")}}
         settings["servers"][0]["mount_path"] = "/other"
         settings["core"] |= {"workers": 3}
-        path.write_text(json.dumps(settings))
-        os.kill(one.pid, signal.SIGHUP)
+        one.reread(settings)
         await one.until(lambda: bool(one.logged("all workers have been replaced")))
         assert len(one.workers) == 3
         (await asyncio.to_thread(StateLock, state, PATIENCE)).close()
@@ -228,8 +216,7 @@ async def test_new_settings_are_taken(tmp_path: Path) -> None:
             head, _ = await client.request("POST", modern_body(), "/other", **modern_fields())
             assert head.status == 200
         settings["core"] |= {"workers": 1}
-        path.write_text(json.dumps(settings))
-        os.kill(one.pid, signal.SIGHUP)
+        one.reread(settings)
         await one.until(lambda: len(one.logged("all workers have been replaced")) == 2)
         await one.until(lambda: len(one.workers) == 1)
 
@@ -238,9 +225,7 @@ async def test_settings_that_cannot_be_used_change_nothing(tmp_path: Path) -> No
     """One line says what is wrong with them, and the workers go on."""
     async with supervised(tmp_path) as one:
         before = one.workers
-        path = tmp_path / "adapter.json"
-        path.write_text(path.read_text().replace('"mount_path"', '"mount_pth"'))
-        os.kill(one.pid, signal.SIGHUP)
+        one.reread(json.dumps(one.settings).replace('"mount_path"', '"mount_pth"'))
         event = "the settings cannot be used, workers go on with the old ones"
         await one.until(lambda: bool(one.logged(event)))
         (line,) = one.logged(event)
@@ -265,9 +250,10 @@ async def test_a_stop_waits_for_calls(tmp_path: Path, whole_group: bool) -> None
         client.close()
 
 
-async def test_a_second_signal_cuts_calls(tmp_path: Path) -> None:
-    """The client is told under its id."""
-    async with supervised(tmp_path, shutdown_grace_seconds=60) as one:
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_second_signal_cuts_calls(tmp_path: Path, workers: int) -> None:
+    """The grace of a minute is over; the client is told under its id, and the stop is a good one."""
+    async with supervised(tmp_path, workers=workers, shutdown_grace_seconds=60) as one:
         client = await waiting_call(one)
         os.kill(one.pid, signal.SIGTERM)
         await until_refused(one)
@@ -337,38 +323,6 @@ async def test_one_worker_has_no_supervisor(tmp_path: Path) -> None:
         assert Path(f"/proc/{pid}/task/{pid}/children").read_text() == ""
 
 
-async def test_a_watched_file_replaces_workers_without_a_loss(tmp_path: Path) -> None:
-    """``serve --watch`` asks the supervisor, which stays: no connection is refused meanwhile."""
-    port, config = free_port(), tmp_path / "watched" / "adapter.json"
-    config.parent.mkdir()
-    argv: list[str | Path] = [sys.executable, "-m", "adapter", "serve", "--watch", "--config", config]
-    load = Load(port)
-    async with RawUpstream(Scripted()) as up:
-        settings: dict[str, Any] = {
-            "core": {"workers": 2, "port": port, "upstream_ping": {"enabled": False}},
-            "storage": {"root": str(tmp_path / "data")},
-            "servers": [{"id": "up", "mount_path": "/mcp", "upstream": {"url": up.url}}],
-        }
-        config.write_text(json.dumps(settings))
-        async with await start(argv, tmp_path / "adapter.log") as watcher:
-
-            async def logged(event: str, times: int = 1) -> None:
-                await until(lambda: watcher.log.read_text().count(f'"{event}"') >= times, PATIENCE)
-
-            await logged("serving", 2)
-            async with load.running():
-                await load.more(20)
-                config.write_text(json.dumps(settings, indent=1))
-                await logged("all workers serve by the changed settings")
-                await load.more(20)
-                core = {**settings["core"], "max_connections": 1000}
-                config.write_text(json.dumps({**settings, "core": core}))
-                await logged("all workers have been replaced")
-                await load.more(20)
-    assert set(load.outcomes) == {"ok"}, load.outcomes
-    assert watcher.process.returncode == 0
-
-
 async def test_a_session_is_served_by_every_worker(tmp_path: Path) -> None:
     """Opened on one connection, used on others, and ended on one: then it is unknown everywhere within a moment."""
     async with supervised(tmp_path, workers=2, access_log=True) as one:
@@ -409,30 +363,3 @@ async def test_an_sdk_client_does_not_notice_workers(tmp_path: Path) -> None:
         await one.until(lambda: bool(one.logged("all workers have been replaced")))
         for _ in range(20):
             assert (await client.call_tool("tool", {})).content[0].type == "text"
-
-
-async def test_files_are_everybody_s(tmp_path: Path) -> None:
-    """Uploaded, consumed, produced and downloaded on a connection each, which different workers have."""
-    async with (
-        Server("tests.e2e.files_server", tmp_path) as files,
-        adapter(tmp_path, files.url, adapters=ADAPTERS, core={"workers": 3}) as front,
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http,
-    ):
-        await Supervised(front, RawUpstream(Scripted()), Scripted()).serving(3)
-        for seed in range(4):
-            session = Session(http, front.url)
-            await session.open()
-            content = drawing(seed, 10_000)
-            assert await session.upload(content) == 200
-            (handle,) = session.promised
-            read = await session.call("digest", path=handle)
-            assert read["content"][0]["text"].startswith(f"{sha256(content)} {len(content)}")
-            made = await session.call("draw", seed=seed, size=5_000, filename="drawing.bin")
-            (uri,) = [
-                each["uri"]
-                for each in (await session.ask("resources/list"))["resources"]
-                if "drawing" in each["uri"]
-            ]
-            (found,) = (await session.ask("resources/read", uri=uri))["contents"]
-            assert base64.b64decode(found["blob"]) == drawing(seed, 5_000), made
-            await session.close()

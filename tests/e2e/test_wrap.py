@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.commands.running import ADAPTER, mcp_adapter
+from tests.e2e.browsers import playwright_argv
 from tests.e2e.filing import artifact, content_of, curl, python_host, said, uploaded
 from tests.e2e.over_stdio import settings
 from tests.e2e.processes import Adapter
-from tests.e2e.provision import ROOT, packages
+from tests.e2e.provision import ROOT
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -261,9 +262,8 @@ async def test_several_servers_are_at_one_address(tmp_path: Path) -> None:
 
 async def test_a_browser_takes_a_screenshot(node: Path, chromium: Path, tmp_path: Path) -> None:
     """Playwright writes it below the working directory, where the adapter's files are."""
-    script = packages() / "@playwright" / "mcp" / "cli.js"
-    browser: list[str | Path] = ["--headless", "--no-sandbox", "--isolated", "--executable-path", chromium]
-    async with running(tmp_path, "--port", "0", "--auto", "--", node, script, *browser) as wrapped:
+    browser = playwright_argv(node, chromium, tmp_path)
+    async with running(tmp_path, "--port", "0", "--auto", "--", *browser) as wrapped:
         assert wrapped.url.endswith("/mcp/playwright")
         async with python_host(wrapped.url) as host:
             said(await host.call("browser_navigate", url="data:text/html,<h1>Hello</h1>"))

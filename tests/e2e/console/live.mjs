@@ -3,7 +3,7 @@
 
 import { createInterface } from 'node:readline';
 
-import { AXE, browser } from './browser.mjs';
+import { browser } from './browser.mjs';
 import { asking } from './live_asking.mjs';
 import { using } from './live_using.mjs';
 import { watching } from './live_watching.mjs';
@@ -22,7 +22,6 @@ async function play({ scene, look = {}, ...words }) {
       reported.errors.push(message.text());
     }
   });
-  if (scene === 'axe') await page.addInitScript(AXE);
   try {
     const seen = await SCENES[scene]({ page, ...words });
     return { ...seen, ...reported, violations: await page.evaluate(() => window.violations) };

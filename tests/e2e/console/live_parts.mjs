@@ -2,7 +2,7 @@
 
 import { at, result } from './parts.mjs';
 
-export { at, judged, result, run } from './parts.mjs';
+export { at, result, run } from './parts.mjs';
 
 export const succeeded = (page) => result(page).getByText('success', { exact: true }).waitFor();
 

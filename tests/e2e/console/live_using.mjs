@@ -148,18 +148,4 @@ export const using = {
     const digest = await result(page).innerText();
     return { width, result: first, files, digest };
   },
-
-  /** The command and the script as they come into the clipboard. */
-  async snippets({ page, url, token }) {
-    await visit(page, url, token, 'server', 'shop', 'tools', 'search-products');
-    await page.getByLabel('text').fill('la\'mp $HOME "ä"');
-    await page.getByRole('tab', { name: 'cURL & Python' }).click();
-    const copied = [];
-    for (const section of [0, 1]) {
-      await page.getByRole('button', { name: 'Copy' }).nth(section).click();
-      await page.getByText('Copied!').first().waitFor();
-      copied.push(await page.evaluate(() => navigator.clipboard.readText()));
-    }
-    return { curl: copied[0], python: copied[1] };
-  },
 };
