@@ -7,20 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.bench.figures import Spread
 from tests.bench.history import (
-    LOOK_BACK,
-    HistoryDamaged,
     Record,
     add,
     load,
     regressions,
-    unmeasured,
     verdict,
-    worse,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -82,13 +76,6 @@ def test_a_slow_growth_is_found() -> None:
     assert found(*records) == [("call × nginx", "c")]
 
 
-def test_the_commit_of_an_older_regression_stays_named() -> None:
-    """A later commit that changes nothing is not blamed for what an earlier one brought."""
-    assert found(
-        record("a", 3, 3, 3, calls=100), record("b", 4, 4, 4, calls=101), record("c", 4, 4, 4, calls=101)
-    ) == [("call × nginx", "b"), ("a call", "b")]
-
-
 def test_a_regression_that_was_mended_and_came_back_has_its_second_commit() -> None:
     """Only records since the last good one are looked at."""
     ratios = {"a": 3.0, "b": 4.0, "c": 3.0, "d": 4.0}
@@ -127,36 +114,6 @@ def test_accepted_figures_are_the_new_best() -> None:
     assert found(*records, record("c", 5, 5, 5, calls=121)) == [("call × nginx", "c"), ("a call", "c")]
 
 
-def test_a_ratio_is_compared_with_recent_records_only() -> None:
-    """A good figure that nobody reached again in many records is forgotten."""
-    old = record("a", 3, 3, 3)
-    later = [record(f"b{number}", 4, 4, 4) for number in range(LOOK_BACK)]
-
-    assert found(old, *later[:-1]) == [("call × nginx", "b0")]
-    assert found(old, *later) == []
-
-
-def test_what_was_not_measured_is_said() -> None:
-    """A ratio and a count that are missing cannot regress in silence."""
-    records = [record("a", 3, 3, 3, calls=100), record("b")]
-
-    assert unmeasured(records) == ["a call", "call × nginx"]
-    assert verdict(records) == (
-        "History: no regression at commit b, 2 recorded.\nNot measured this time: a call, call × nginx.",
-        True,
-    )
-
-
-SPREADS = st.lists(st.floats(0.01, 1000), min_size=1).map(Spread.of)
-
-
-@given(SPREADS, SPREADS)
-def test_of_two_spreads_at_most_one_is_worse(one: Spread, other: Spread) -> None:
-    """Nothing is worse than itself, and two are never worse than each other."""
-    assert not worse(one, one)
-    assert not (worse(one, other) and worse(other, one))
-
-
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     """The file grows by one line a commit; a second run of the last commit on its machine replaces its line."""
     path = tmp_path / "history.jsonl"
@@ -169,17 +126,6 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert len(path.read_bytes().splitlines()) == 2
     add(path, record("b", 4.0, cpu="B"))
     assert len(load(path)) == 3
-
-
-@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"ratios": {"a": {"median": 1}}}', ""])
-def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
-    """Nothing is compared with half a history."""
-    path = tmp_path / "history.jsonl"
-    add(path, record("a", 3.0))
-    path.write_bytes(path.read_bytes() + line.encode() + b"\n")
-
-    with pytest.raises(HistoryDamaged, match="line 2"):
-        load(path)
 
 
 def test_the_command_fails_loudly(tmp_path: Path) -> None:

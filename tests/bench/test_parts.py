@@ -5,48 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.bench import switched
 from tests.bench.figures import Figures, Spread
-from tests.bench.fronts import FRONTS, Front, FrontUnavailable, Running
+from tests.bench.fronts import FRONTS
 from tests.bench.load import LoadFailed
 from tests.bench.machine import Machine
 from tests.bench.parts import PARTS, Part, measure_parts
-from tests.bench.python_calls import calls_in
-from tests.bench.ratios import ratios
 from tests.bench.recording import NotRecordable, commit_to_record, record_of
 from tests.bench.report import report
 from tests.bench.results import Results
 from tests.bench.run import QUICK, Run
 from tests.bench.scenarios import Sample
-
-
-def test_a_machine_names_what_its_figures_depend_on() -> None:
-    """Processor, cores, kernel and versions are there on every machine, and in the text."""
-    here = Machine.here()
-
-    assert here.cpu and here.cores > 0 and here.python.count(".") == 2
-    assert all(str(value) in str(here) for value in here.as_json().values() if value)
-    without = Machine("A", 2, "6.1", "3.11.2", "0.22.1", "")
-    assert (
-        str(without) == "Machine: A, 2 cores; Linux 6.1; Python 3.11.2, uvloop 0.22.1; nginx is not installed"
-    )
-
-
-def test_roads_are_read_from_a_report_of_tests() -> None:
-    """Only tests that noted a road and its calls count, also one that failed."""
-    noted = '<property name="road" value="a call"/><property name="python_calls" value="105"/>'
-    report = (
-        f"<testsuites><testsuite><testcase><properties>{noted}</properties><failure/></testcase>"
-        '<testcase><properties><property name="road" value="other"/></properties></testcase><testcase/>'
-        "</testsuite></testsuites>"
-    )
-    assert calls_in(report.encode()) == {"a call": 105}
 
 
 def test_figures_are_compared_within_a_round() -> None:
@@ -64,12 +37,6 @@ def test_figures_are_compared_within_a_round() -> None:
     assert figures.of("streams", "1", "own") == []
     assert figures.measures("connections") == ["1", "1000"]
     assert figures.fronts("connections") == ["own", "nginx"]
-
-
-def test_a_spread_has_a_range_only_of_many_rounds() -> None:
-    """One value stands alone; of many there is the median with the least and the greatest."""
-    assert Spread.of([1234.5]).text(1) == "1,234.5"
-    assert Spread.of([3.0, 1.0, 2.0]).text(0) == "2 (1 – 3)"
 
 
 # --- the run ------------------------------------------------------------------------------------------------------
@@ -110,20 +77,6 @@ async def test_a_part_that_fails_or_takes_too_long_leaves_the_others(tmp_path: P
     assert "Missing of failing: An answer was wrong." in "\n".join(report(run.results))
 
 
-async def test_a_front_that_does_not_start_leaves_the_others(tmp_path: Path) -> None:
-    """Its reason is noted under the part and the front, and the block runs with the rest."""
-    run = a_run(tmp_path)
-
-    @asynccontextmanager
-    async def unavailable(upstream: int, place: Path) -> AsyncIterator[Running]:
-        raise FrontUnavailable("It is not installed.")
-        yield
-
-    async with run.started("connections", [Front("other", "Other", unavailable)]) as running:
-        assert running == {}
-    assert run.results.missing == {"connections, other": "It is not installed."}
-
-
 # --- ratios and records -------------------------------------------------------------------------------------------
 
 
@@ -138,16 +91,6 @@ def measured(rounds: int) -> Results:
     return results
 
 
-def test_ratios_are_those_that_were_measured() -> None:
-    """Both anchors in both parts; nothing of parts that did not run."""
-    assert ratios(measured(2)) == {
-        "call × nginx": [2.0, 2.0],
-        "call × bare relay": [1.6, 1.6],
-        "call, all on × nginx": [2.0, 2.0],
-        "call, all on × bare relay": [1.6, 1.6],
-    }
-
-
 def test_a_record_holds_what_varies_with_its_spread() -> None:
     """Ratios of three rounds and more, counts, the machine with the placement, and the reason for worse figures."""
     results = measured(3)
@@ -158,15 +101,6 @@ def test_a_record_holds_what_varies_with_its_spread() -> None:
     assert record.ratios["call × nginx"] == Spread(2.0, 2.0, 2.0, 3)
     assert (record.commit, record.calls, record.accepted) == ("abc", {"a call": 105}, "more is checked")
     assert record.machine == Machine.here().as_json() | {"placement": "apart"}
-
-
-def test_a_run_without_spread_is_not_recorded() -> None:
-    """Two rounds are none to judge by; counts alone are recorded, as they do not vary."""
-    with pytest.raises(NotRecordable, match="3 rounds"):
-        record_of(measured(2), "abc", placement="free")
-    counted = measured(2)
-    counted.calls = {"a call": 105}
-    assert record_of(counted, "abc", placement="free").ratios == {}
 
 
 def test_only_committed_code_is_recorded(tmp_path: Path) -> None:
@@ -185,12 +119,3 @@ def test_only_committed_code_is_recorded(tmp_path: Path) -> None:
     code.write_text("new")
     with pytest.raises(NotRecordable, match=r"adapter/code\.py"):
         commit_to_record(tmp_path)
-
-
-def test_a_report_has_both_anchors_the_spread_and_the_machine() -> None:
-    """Each of these stands in the text, whatever was measured."""
-    text = "\n".join(report(measured(3)))
-
-    for name, ratio in (("call × nginx", "2.00 (2.00 – 2.00)"), ("call × bare relay", "1.60 (1.60 – 1.60)")):
-        assert re.search(rf"^{name} +{re.escape(ratio)}$", text, re.MULTILINE)
-    assert str(Machine.here()) in text

@@ -12,10 +12,10 @@ import orjson
 import pytest
 
 from tests.bench import eras, memory, mounts, switched, tool_lists
-from tests.bench.files import COPY_HASH, CPU, DOWN, KINDS, ONE, SPEED
+from tests.bench.files import CPU, KINDS
 from tests.bench.machine import Machine
 from tests.bench.process import tree
-from tests.bench.results import Results, percentile
+from tests.bench.results import Results
 from tests.bench.scenarios import SCENARIOS, Sample
 from tests.bench.targets import TARGETS
 from tests.edge.end_to_end.test_road_costs import COSTS
@@ -69,24 +69,6 @@ def test_a_quick_run_prints_every_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_one_part_alone_is_measured(tmp_path: Path) -> None:
-    """A run of the counts alone leaves out everything else, and quick runs are never recorded."""
-    ran = run_bench(
-        "tests.bench", "--only", "counts", "--fronts", "adapter", "--json", str(tmp_path / "found")
-    )
-
-    assert ran.returncode == 0, ran.stderr
-    found = orjson.loads((tmp_path / "found").read_bytes())
-    assert found["python_calls"] and not found["fronts"] and not found["figures"]
-    for arguments, sentence in (
-        (("--only", "nothing"), "no part is called 'nothing'; there are counts, calls"),
-        (("--quick", "--record"), "a quick run means nothing"),
-    ):
-        refused = run_bench("tests.bench", *arguments)
-        assert refused.returncode == 2 and sentence in refused.stderr
-
-
-@pytest.mark.e2e
 def test_a_killed_run_leaves_no_process() -> None:
     """The upstream, the front and the watcher over them end with a run that could not end them itself."""
     environment = {name: value for name, value in os.environ.items() if name != RUN}
@@ -116,37 +98,6 @@ def test_one_number_of_many_rounds() -> None:
     assert results.times("adapter", "seq") == [4.5, 3.0, 3.75]
     assert results.added("adapter", "seq", 0.5) == pytest.approx([1.0, 4.0, 3.0])
     assert results.times("adapter", "sse") == []
-
-
-def test_targets_of_files_and_lists_read_ratios_of_a_round() -> None:
-    """An upload beside the copy, a download and a guarded list of 50 beside nginx; nothing where one is missing."""
-    results = Results({})
-    rows = {
-        measure: next(row for row in TARGETS if row.number == number and row.unit == unit)
-        for measure, number, unit in (
-            ("upload", "10", "× copy and hash"),
-            ("download", "11", "× nginx"),
-            ("list", "15", "× nginx"),
-        )
-    }
-    assert all(row.read(results) == [] for row in rows.values())
-    results.figures.add_all(ONE, "adapter", {CPU: 2.0, SPEED: 400.0})
-    results.figures.add_all(ONE, COPY_HASH, {CPU: 1.0, SPEED: 500.0})
-    results.figures.add_all(DOWN, "adapter", {CPU: 0.6, SPEED: 900.0})
-    results.figures.add_all(DOWN, "nginx", {CPU: 0.5, SPEED: 950.0})
-    warm = tool_lists.WARM
-    results.figures.add(tool_lists.PART, warm, tool_lists.GUARDING, 250.0)
-    results.figures.add(tool_lists.PART, warm, "nginx", 100.0)
-    found = {measure: row.read(results)[0] for measure, row in rows.items()}
-    assert found == {"upload": 0.8, "download": 1.2, "list": 2.5}
-    assert {row.verdict(found[measure]) for measure, row in rows.items()} == {"goal", "must"}
-
-
-def test_a_percentile_is_one_of_the_values() -> None:
-    """The smallest value that the share of them does not exceed, for one value as for many."""
-    assert percentile([7.0], 0.99) == 7.0
-    assert percentile([3.0, 1.0, 2.0, 4.0], 0.5) == 2.0
-    assert percentile([float(number) for number in range(1, 101)], 0.99) == 99.0
 
 
 def test_a_target_says_which_bar_it_reaches() -> None:

@@ -33,25 +33,6 @@ def test_one_more_of_anything_counts(more: dict[str, Any]) -> None:
     assert grown(HELD, HELD, replace(HELD, **more)) == list(more)
 
 
-def test_definitions_may_fill_the_state_once() -> None:
-    """Rows that the first half leaves are known definitions; rows of the second half are growth."""
-    once, twice = replace(HELD, keys={"drifts": 30}), replace(HELD, keys={"drifts": 31})
-    assert grown(HELD, once, once) == []
-    assert grown(HELD, once, twice) == ["keys of drifts (from 30 to 31)"]
-
-
-def test_growth_of_the_state_names_its_tables() -> None:
-    """A row that is left behind counts also where another table has lost one, and a failed run tells which it is."""
-    other = replace(HELD, keys={"drifts": 1, "pins": 1, "secrets": 1})
-    assert grown(HELD, HELD, other) == ["keys of pins (from 0 to 1)"]
-
-
-def test_more_memory_is_not_waited_for() -> None:
-    """The memory after the load is measured as soon as that in its middle was."""
-    more = replace(HELD, rss=HELD.rss + 6 * SLACK_RSS)
-    assert settled([HELD, HELD], more, more)
-
-
 def test_rows_that_are_still_to_go_are_waited_for() -> None:
     """On a slow machine the cleanup is late; what it has not deleted yet is neither growth nor a measure of it."""
     late = replace(HELD, keys={**HELD.keys, "pins": 1})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from mcp.shared.exceptions import MCPError
 
 from tests.e2e.clients.sign_in import provider
 from tests.e2e.filing import PythonHost, python_host, texts
-from tests.e2e.oauth.authorization_server import SERVICE, AuthorizationServer
+from tests.e2e.oauth.authorization_server import SERVICE, AuthorizationServer, authorization_server
+from tests.e2e.oauth.front import protected_adapter
 from tests.e2e.processes import START_TIMEOUT, Adapter, start
 from tests.e2e.replicas import Serving
 from tests.e2e.talk import Command, Talk, connected
@@ -60,6 +61,37 @@ def service(issuer: AuthorizationServer, upstream: str, **more: str) -> dict[str
         "resource": upstream,
         **more,
     }
+
+
+Auth = Callable[[AuthorizationServer, str], Mapping[str, Any]]
+"""Makes ``upstream.auth`` for an issuer and the URL of the upstream."""
+
+
+def as_service(kind: str, **more: str) -> Auth:
+    """The adapter asks for tokens as the service."""
+    return lambda issuer, upstream: {"type": kind, **service(issuer, upstream, **more)}
+
+
+@asynccontextmanager
+async def in_front(
+    python: Path, place: Path, auth: Auth, *, people: bool = True, **issuing: Any
+) -> AsyncIterator[tuple[AuthorizationServer, Adapter]]:
+    """The issuer, and the adapter in front of a protected upstream, with these credentials for it. ``people`` sign in
+    at the adapter; ``issuing`` are options of the issuer.
+    """
+    async with (
+        authorization_server(place, **issuing) as issuer,
+        protected_server(python, place, issuer) as upstream,
+        protected_adapter(
+            place, upstream, issuer if people else None, server=behind(upstream, auth(issuer, upstream))
+        ) as front,
+    ):
+        yield issuer, front
+
+
+def behind(upstream: str, auth: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a server with these credentials."""
+    return {"upstream": {"url": upstream, "auth": auth}, "adapters": []}
 
 
 def person(name: str, front: Adapter | Serving, mode: str) -> AbstractAsyncContextManager[PythonHost]:

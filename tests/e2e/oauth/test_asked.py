@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from tests.e2e.clients.browser import Browser
 from tests.e2e.filing import curl, python_host
 from tests.e2e.oauth.authorization_server import authorization_server
 from tests.e2e.oauth.protection import protected_server
-from tests.e2e.oauth.test_behind import LINK, words_of
 from tests.e2e.processes import adapter
 from tests.e2e.test_doctor import doctor, settings
 from tests.e2e.test_wrap import running
@@ -24,6 +24,7 @@ from tests.oauth.token_serving import ProtectedUpstream
 pytestmark = pytest.mark.e2e
 
 CURE = "upstream.auth.type: authorization_code"
+LINK = re.compile(r"http://127\.0\.0\.1:\d+/authorize/[\w/-]+")
 
 
 @pytest.fixture
@@ -95,3 +96,9 @@ async def test_wrap_serves_a_server_at_which_people_sign_in(
             assert await host.tools() == ["whoami", "echo", "ticket"]
     saved = await asyncio.to_thread(mcp_adapter, tmp_path, "check", "--config", "saved.yaml")
     assert saved.returncode == 0, saved
+
+
+def words_of(error: BaseException) -> str:
+    """The text of an error and of those in it, with the data that came with them."""
+    inner = getattr(error, "exceptions", ())
+    return " ".join([f"{error} {getattr(error, 'error', '')}", *map(words_of, inner)])

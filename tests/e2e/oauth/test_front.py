@@ -15,18 +15,14 @@ import pytest
 from tests.e2e.clients.sign_in import provider
 from tests.e2e.files_server import drawing
 from tests.e2e.filing import (
-    Answer,
     Host,
     ScriptedHost,
     artifact,
     content_of,
     curl,
     python_host,
-    said,
-    sha256,
-    uploaded,
 )
-from tests.e2e.oauth.authorization_server import AuthorizationServer, authorization_server
+from tests.e2e.oauth.authorization_server import authorization_server
 from tests.e2e.oauth.front import protected_adapter
 from tests.e2e.oauth.protection import signed_in
 from tests.e2e.processes import Server
@@ -46,7 +42,6 @@ CLIENTS = (
     "ts_v2 legacy",
     "ts_v2 2026-07-28",
 )
-HOSTS = ("python_v2 legacy", "python_v2 2026-07-28", "ts_v1", "ts_v2 legacy", "ts_v2 2026-07-28")
 INSPECTOR_TIMEOUT = 30.0
 """Seconds the inspector may take to sign in and to call."""
 
@@ -101,42 +96,6 @@ async def host(command: Command, name: str, person: str, url: str, place: Path) 
         return
     async with signed_in(command, name, person, url, place) as client:
         yield ScriptedHost(client)
-
-
-async def test_a_person_moves_files(command: Command, oauth_programs: None, tmp_path: Path) -> None:
-    """A file up and into a tool, and one out of a tool: read, and downloaded by a link or with a token of theirs."""
-    file = tmp_path / "notes.txt"
-    file.write_bytes(b"notes of ada")
-    async with (
-        authorization_server(tmp_path) as issuer,
-        Server(FILES, tmp_path) as upstream,
-        protected_adapter(tmp_path, upstream.url, issuer) as front,
-    ):
-        for name in HOSTS:
-            async with (
-                host(command, name, "ada", front.url, tmp_path) as ada,
-                host(command, name, "bob", front.url, tmp_path) as bob,
-            ):
-                await moves_files(ada, bob, issuer, front.url, file)
-
-
-async def moves_files(ada: Host, bob: Host, issuer: AuthorizationServer, url: str, file: Path) -> None:
-    """The files of ada, who uploads ``file``, are not bob's."""
-    (upload,) = await uploaded(ada, file)
-    digest = await ada.call("digest", path=upload["upload_handle"])
-    assert said(digest) == f"{sha256(file.read_bytes())} 12 notes.txt"
-    told = artifact(await ada.call("draw", seed=5, size=9000, filename="a.bin"))
-    assert content_of(await ada.read(told["artifact_uri"])) == drawing(5, 9000)
-    assert await curl(told["download_url"]) == Answer(200, drawing(5, 9000))
-    unsigned = told["download_url"].partition("?")[0]
-    mine = await issuer.token("ada", url)
-    assert await curl("-H", f"Authorization: Bearer {mine}", unsigned) == Answer(200, drawing(5, 9000))
-    for person in ("bob", "eve"):
-        theirs = await issuer.token(person, url)
-        assert (await curl("-H", f"Authorization: Bearer {theirs}", unsigned)).status == 404
-    assert (await curl(unsigned)).status == 401
-    for handle in (upload["upload_handle"], told["artifact_uri"]):
-        assert (await bob.call("digest", path=handle))["isError"]
 
 
 async def test_the_inspector_signs_in(node: Path, oauth_programs: None, tmp_path: Path) -> None:

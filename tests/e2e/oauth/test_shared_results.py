@@ -53,8 +53,18 @@ async def are_kept_apart(ada: PythonHost, bob: PythonHost, seen_as: tuple[str, s
         assert await asyncio.gather(tickets(ada), tickets(bob)) == first
 
 
-@pytest.mark.parametrize(("mode", "vary"), [("legacy", None), ("2026-07-28", ["principal"])])
-async def test_one_credential_of_the_adapter_serves_both(
+@pytest.mark.parametrize(
+    ("kind", "mode", "vary"),
+    [
+        ("client_credentials", "legacy", None),
+        ("client_credentials", "2026-07-28", ["principal"]),
+        ("token_exchange", "legacy", []),
+        ("passthrough", "2026-07-28", []),
+        ("authorization_code", "2026-07-28", []),
+    ],
+)
+async def test_each_result_is_its_persons(
+    kind: str,
     mode: str,
     vary: list[str] | None,
     oauth_programs: None,
@@ -62,22 +72,45 @@ async def test_one_credential_of_the_adapter_serves_both(
     fastmcp4_python: Path,
     tmp_path: Path,
 ) -> None:
-    """The upstream cannot tell people apart by ``client_credentials``; the cache does, by their access tokens."""
+    """The upstream cannot tell people apart by ``client_credentials``; the cache does, by their access tokens. Where
+    each has a credential or a grant for the upstream, settings that tell nobody apart still keep results apart."""
+    port = free_port()
+    audience = f"http://127.0.0.1:{port}/mcp" if kind == "passthrough" else "own"
     async with (
         authorization_server(tmp_path) as issuer,
-        protected_server(fastmcp4_python, tmp_path, issuer) as upstream,
+        protected_server(fastmcp4_python, tmp_path, issuer, audience=audience) as upstream,
         three_replicas(
             tmp_path,
             issuer,
             upstream,
-            server=keeping(upstream, {"type": "client_credentials", **service(issuer, upstream)}, vary),
+            port=port,
+            server=keeping(upstream, credentials(kind, issuer, upstream), vary),
         ) as front,
         person("ada", front, mode) as ada,
         person("bob", front, mode) as bob,
     ):
-        await are_kept_apart(ada, bob, ("service", "service"))
-        if vary is not None:
+        if kind == "authorization_code":
+            for name, host in (("ada", ada), ("bob", bob)):
+                await grants(name, host, issuer, front)
+        one = kind == "client_credentials"
+        await are_kept_apart(ada, bob, ("service", "service") if one else ("ada", "bob"))
+        if vary:
             await is_met_again(issuer, front, mode, await tickets(ada))
+
+
+def credentials(kind: str, issuer: AuthorizationServer, upstream: str) -> dict[str, Any]:
+    """``upstream.auth`` of that kind."""
+    own = kind in ("client_credentials", "token_exchange")
+    return {"type": kind, **(service(issuer, upstream) if own else {})}
+
+
+async def grants(name: str, host: PythonHost, issuer: AuthorizationServer, front: Serving) -> None:
+    """Give access, which a call asks for: nobody is answered with what another one's grant brought a moment ago."""
+    browser = Browser(name, token=await issuer.token(name, front.url))
+    link = await link_of(host, "ticket", place="first")
+    page = await asyncio.to_thread(browser.visit, link)
+    assert "Access given" in page.text, page
+    assert said(await host.call("ticket", place="first")).startswith(f"{name} first ")
 
 
 async def is_met_again(issuer: AuthorizationServer, front: Serving, mode: str, kept: list[str]) -> None:
@@ -86,53 +119,3 @@ async def is_met_again(issuer: AuthorizationServer, front: Serving, mode: str, k
         headers = {"Authorization": f"Bearer {await issuer.token(name, front.url)}"}
         async with python_host(front.url, mode, headers) as again:
             assert (await tickets(again) == kept) is same
-
-
-@pytest.mark.parametrize(("mode", "kind"), [("legacy", "token_exchange"), ("2026-07-28", "passthrough")])
-async def test_each_has_a_credential_for_the_upstream(
-    mode: str, kind: str, oauth_programs: None, replicas_programs: None, fastmcp4_python: Path, tmp_path: Path
-) -> None:
-    """Settings that tell nobody apart (``vary: []``) still keep each result for the person whose credential it took."""
-    port = free_port()
-    mount = f"http://127.0.0.1:{port}/mcp"
-    async with (
-        authorization_server(tmp_path) as issuer,
-        protected_server(
-            fastmcp4_python, tmp_path, issuer, audience=mount if kind == "passthrough" else "own"
-        ) as upstream,
-        three_replicas(
-            tmp_path,
-            issuer,
-            upstream,
-            port=port,
-            server=keeping(
-                upstream, {"type": kind, **({} if kind == "passthrough" else service(issuer, upstream))}, []
-            ),
-        ) as front,
-        person("ada", front, mode) as ada,
-        person("bob", front, mode) as bob,
-    ):
-        await are_kept_apart(ada, bob, ("ada", "bob"))
-
-
-async def test_each_has_granted_access(
-    oauth_programs: None, replicas_programs: None, fastmcp4_python: Path, tmp_path: Path
-) -> None:
-    """``authorization_code``: the grant of one person brings results that the other never meets."""
-    async with (
-        authorization_server(tmp_path) as issuer,
-        protected_server(fastmcp4_python, tmp_path, issuer) as upstream,
-        three_replicas(
-            tmp_path, issuer, upstream, server=keeping(upstream, {"type": "authorization_code"}, [])
-        ) as front,
-        person("ada", front, "2026-07-28") as ada,
-        person("bob", front, "2026-07-28") as bob,
-    ):
-        for name, host in (("ada", ada), ("bob", bob)):
-            browser = Browser(name, token=await issuer.token(name, front.url))
-            # Bob is asked for a grant too, and not answered with what ada's brought a moment ago.
-            link = await link_of(host, "ticket", place="first")
-            page = await asyncio.to_thread(browser.visit, link)
-            assert "Access given" in page.text, page
-            assert said(await host.call("ticket", place="first")).startswith(f"{name} first ")
-        await are_kept_apart(ada, bob, ("ada", "bob"))
