@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from contextlib import AsyncExitStack
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import aiohttp
 import pytest
 
 from adapter.settings.root import Settings
-from tests.e2e.balancer import balancer_argv
 from tests.e2e.charts import STACKS, Rendered, rendered
-from tests.e2e.filing import said
-from tests.e2e.json_session import JsonSession
 from tests.e2e.pods import fields, local, serving, settings_file
 from tests.e2e.processes import START_TIMEOUT, Server, start
-from tests.e2e.replicas import beside, redis_argv
 from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
@@ -135,51 +128,3 @@ def test_annotations_and_port_agree() -> None:
         "name": "metrics",
         "containerPort": int(annotations["prometheus.io/port"]),
     } in release.container()["ports"]
-
-
-async def test_three_pods_serve_as_one(tmp_path: Path, replicas_programs: None) -> None:
-    """Three processes with the settings of the tier, one Redis with a password, and nginx: a session is everybody's."""
-    del replicas_programs
-    async with AsyncExitStack() as stack:
-        upstream = await stack.enter_async_context(Server(UPSTREAM, tmp_path))
-        redis = await beside(stack, tmp_path / "redis", locked_redis)
-        sets = [
-            "config.state_persistence.redis.host=127.0.0.1",
-            f"config.state_persistence.redis.port={redis}",
-        ]
-        ports = []
-        for pod in ("one", "two", "three"):
-            ports.append(free_port())
-            place = tmp_path / pod
-            place.mkdir()
-            release = local("ha-adapter", place=tmp_path, port=ports[-1], upstream=upstream.url, sets=sets)
-            await stack.enter_async_context(serving(release, place, ports[-1]))
-        front = await beside(stack, tmp_path / "nginx", lambda port, room: balancer_argv(room, port, ports))
-        client = await stack.enter_async_context(aiohttp.ClientSession(headers=CLIENT))
-        url = f"http://127.0.0.1:{front}/mcp/playwright"
-        session = JsonSession(client, url)
-        await session.open()
-        for number in range(9):
-            assert said(await session.call("echo", text=f"hello {number}")) == f"you said hello {number}"
-        for port in ports:
-            health = await acquainted(client, f"http://127.0.0.1:{port}/healthz", len(ports))
-            assert {other["settings"] for other in health["replica"]["others"]} == {"same"}
-            assert health["sessions"]["active"] == 1
-
-
-async def acquainted(client: aiohttp.ClientSession, url: str, number: int) -> dict[str, Any]:
-    """The health of a replica, once it knows of so many. Raises TimeoutError."""
-    async with asyncio.timeout(START_TIMEOUT):
-        while True:
-            async with client.get(url) as answer:
-                health: dict[str, Any] = await answer.json()
-            if len(health["replica"]["others"]) == number - 1:
-                return health
-            await asyncio.sleep(0.1)
-
-
-CLIENT = {**TOKEN, "Host": "mcp-gateway.example.com", "Accept": "application/json, text/event-stream"}
-
-
-def locked_redis(port: int, place: Path) -> list[str]:
-    return [*redis_argv(port, place), "--requirepass", "s" * 40]

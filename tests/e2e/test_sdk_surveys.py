@@ -2,33 +2,117 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.browsers import playwright_argv
 from tests.e2e.over_stdio import Command, serving
-from tests.e2e.processes import Server, adapter
+from tests.e2e.processes import adapter, listens, start
 from tests.e2e.sdk_survey import Found, Surveyors
-from tests.e2e.test_sse import PYTHON, over_sse
-from tests.e2e.test_sse import everything as everything_over_sse
-from tests.e2e.test_stdio_servers import (
-    CALLS,
-    Call,
-    at_site,
-    browser,
-    clock,
-    everything,
-    fetch,
-    filesystem,
-    git,
-    site,
-    untimed,
-)
+from tests.e2e.web_pages import page_served
+from tests.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
-__all__ = ["browser", "clock", "everything", "fetch", "filesystem", "git", "site"]
+
+@pytest.fixture
+def commands(
+    node: Path, chromium: Path, server_packages: Path, servers_python: Path, tmp_path: Path
+) -> dict[str, Command]:
+    """How each server is started: npm's reference servers, and those of PyPI."""
+    folder, repository = tmp_path / "folder", tmp_path / "repository"
+    folder.mkdir()
+    (folder / "hello.txt").write_text("hello\n")
+    subprocess.run(["git", "init", "--quiet", str(repository)], check=True)
+    scripts, python = server_packages / "@modelcontextprotocol", str(servers_python)
+    browser, *options = playwright_argv(node, chromium, tmp_path)
+    fetching = ["--ignore-robots-txt", "--allow-private-ips"]
+    return {
+        "browser": (browser, options),
+        "everything": (str(node), [str(scripts / "server-everything/dist/index.js"), "stdio"]),
+        "filesystem": (str(node), [str(scripts / "server-filesystem/dist/index.js"), str(folder)]),
+        "clock": (python, ["-m", "mcp_server_time", "--local-timezone", "UTC"]),
+        "git": (python, ["-m", "mcp_server_git", "--repository", str(repository)]),
+        "fetch": (python, ["-m", "mcp_server_fetch", *fetching]),
+    }
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[str]:
+    """The address of a page."""
+    async with page_served("<title>Page</title><h1>Héllo</h1><button>Go</button>") as url:
+        yield url
+
+
+Call = tuple[str, dict[str, Any]]
+"""A tool and its arguments."""
+
+PAGE = "data:text/html,<title>T</title><button>Go</button>"
+
+TIMED = re.compile(r"page-[\dTZ-]+\.yml")
+
+SITE = "the site"
+"""Stands for the address of ``site`` in arguments."""
+
+CALLS: Mapping[str, list[Call]] = {
+    "browser": [
+        ("browser_navigate", {"url": PAGE}),
+        ("browser_snapshot", {}),
+        ("browser_click", {"element": "the button", "target": "button"}),
+        ("browser_evaluate", {"function": "() => document.title"}),
+        ("browser_console_messages", {}),
+        ("browser_click", {}),
+        ("browser_close", {}),
+    ],
+    "everything": [
+        ("echo", {"message": "häh"}),
+        ("get-sum", {"a": 1, "b": 2}),
+        ("get-annotated-message", {"messageType": "error", "includeImage": True}),
+        ("get-tiny-image", {}),
+        ("get-structured-content", {"location": "Chicago"}),
+        ("get-resource-links", {"count": 3}),
+        ("get-roots-list", {}),
+        ("trigger-long-running-operation", {"duration": 0.2, "steps": 4}),
+        ("trigger-sampling-request", {"prompt": "p", "maxTokens": 5}),
+        ("trigger-elicitation-request", {}),
+        ("get-sum", {"a": "no"}),
+        ("none", {}),
+    ],
+    "filesystem": [("list_allowed_directories", {}), ("list_allowed_directories", {"x": 1})],
+    "clock": [
+        ("convert_time", {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}),
+        ("convert_time", {"source_timezone": "Nowhere", "time": "12:00", "target_timezone": "UTC"}),
+    ],
+    "fetch": [
+        # Raw: for anything else a library of the server installs npm packages of its own into its environment.
+        ("fetch", {"url": SITE, "raw": True}),
+        ("fetch", {"url": SITE, "raw": True, "max_length": 20}),
+        ("fetch", {"url": "http://127.0.0.1:1/"}),
+        ("fetch", {"url": "no address"}),
+        ("fetch", {}),
+    ],
+    "git": [("git_status", {"repo_path": "/nowhere"})],
+}
+
+
+def at_site(calls: list[Call], site: str) -> list[Call]:
+    """The calls with the address of the page where SITE stands."""
+    return [
+        (tool, {key: site if value == SITE else value for key, value in arguments.items()})
+        for tool, arguments in calls
+    ]
+
+
+def untimed(found: Any) -> Any:
+    """The same without the time, which the browser puts into names of snapshots."""
+    return json.loads(TIMED.sub("page.yml", json.dumps(found, default=repr)))
+
 
 LEGACY = ("python_v1", "ts_v1", "ts_v2 legacy")
 CLIENTS = (*LEGACY, "ts_v2 auto")
@@ -69,10 +153,10 @@ def compare(direct: dict[str, Found], through: dict[str, Found]) -> None:
 
 @pytest.mark.parametrize("name", sorted(CALLS))
 async def test_every_client_finds_the_process_as_it_is(
-    name: str, surveyors: Surveyors, site: str, tmp_path: Path, request: pytest.FixtureRequest
+    name: str, commands: dict[str, Command], surveyors: Surveyors, site: str, tmp_path: Path
 ) -> None:
     """Lists, contents, results, refusals, and what the server says and asks, for several clients at once, piped."""
-    program, arguments = request.getfixturevalue(name)
+    program, arguments = commands[name]
     calls = at_site(CALLS[name], site)
     clients = CLIENTS if name == "everything" else ONE_OF_EACH
     few, many = HEARS.get(name, (0, 0))
@@ -86,90 +170,28 @@ async def test_every_client_finds_the_process_as_it_is(
 
 @pytest.mark.parametrize("process", ["per_principal", "shared"])
 async def test_a_shared_process_is_as_it_is(
-    process: str, surveyors: Surveyors, everything: Command, tmp_path: Path
+    process: str, commands: dict[str, Command], surveyors: Surveyors, tmp_path: Path
 ) -> None:
     """To a client that can do nothing for a server: a shared process hears of nobody's capabilities."""
-    program, arguments = everything
+    program, arguments = everything = commands["everything"]
     direct = await surveyors.survey(LEGACY[0], {"command": program, "args": arguments}, PLAIN, 0)
     async with serving(tmp_path, everything, process=process) as front:
         through = await surveyors.survey(LEGACY[0], {"url": front.url}, PLAIN, 0)
     assert through["answers"] == direct["answers"]
 
 
-@pytest.fixture
-def texteditor(texteditor_python: Path) -> Command:
-    """``mcp-text-editor``, on the Python SDK 1.x."""
-    return str(texteditor_python.with_name("mcp-text-editor")), []
-
-
-OF_ITS_ERA = {"version", "capabilities"}
-"""What differs between the eras by itself."""
-
-ADDED = {"_meta", "ttlMs", "cacheScope", "execution", "$schema"}
-"""Members of results, and of tools, that only one era has, or that the SDK puts elsewhere."""
-
-
-def eraless(answer: Any) -> Any:
-    """An answer without what one era adds. How a refusal is worded depends on its HTTP status, which is of the era."""
-    if isinstance(answer, list):
-        return [eraless(each) for each in answer]
-    if not isinstance(answer, dict):
-        return answer
-    if "refused" in answer:
-        return "refused"
-    return {name: eraless(value) for name, value in answer.items() if name not in ADDED}
-
-
-@pytest.mark.parametrize("name", ["everything", "texteditor"])
-async def test_a_modern_client_finds_a_legacy_server_as_a_legacy_client_does(
-    name: str, surveyors: Surveyors, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """Servers of the SDKs 1.x, for a client that speaks nothing but 2026-07-28, questions among the rest."""
-    program, arguments = request.getfixturevalue(name)
-    direct = await surveyors.survey(
-        "ts_v2 legacy", {"command": program, "args": arguments}, CALLS.get(name, []), 0
-    )
-    async with serving(tmp_path, (program, arguments), sessions={"upstream": "principal"}) as front:
-        through = await surveyors.survey("ts_v2 2026-07-28", {"url": front.url}, CALLS.get(name, []), 0)
-    assert through["answers"]["version"] == "2026-07-28"
-    assert through["answers"].keys() == direct["answers"].keys()
-    for question in direct["answers"].keys() - OF_ITS_ERA:
-        found, expected = (eraless(untimed(each["answers"][question])) for each in (through, direct))
-        if question == "tools":
-            # Its session declares all that any client can do, for which a server may have more of them.
-            assert all(tool in found["tools"] for tool in expected["tools"])
-        else:
-            assert found == expected, question
-
-
-async def sse_is_the_same(
-    surveyors: Surveyors, url: str, place: Path, calls: list[Call], *hears: int
-) -> None:
-    """Compare what clients find at a server over SSE, directly and through the adapter."""
-    direct = await surveyors.surveys(LEGACY, {"sse": url}, calls, hears)
-    async with adapter(place, over_sse(url)) as front:
-        through = await surveyors.surveys(LEGACY, {"url": front.url}, calls, hears)
-    compare(direct, through)
-
-
 async def test_every_client_finds_everything_over_sse_as_it_is(
     surveyors: Surveyors, node: Path, server_packages: Path, tmp_path: Path
 ) -> None:
     """The same for the reference server of the TypeScript SDK over SSE."""
-    async with everything_over_sse(node, server_packages, tmp_path) as url:
-        await sse_is_the_same(surveyors, url, tmp_path, CALLS["everything"], 1, 12, 12)
-
-
-async def test_every_client_finds_a_python_server_over_sse_as_it_is(
-    surveyors: Surveyors, tmp_path: Path
-) -> None:
-    """Lists, reads, prompts, calls, progress and refusals of the Python SDK's server."""
-    calls: list[Call] = [
-        ("echo", {"text": "häh"}),
-        ("add", {"numbers": [1, 2]}),
-        ("steps", {"count": 3}),
-        ("fail", {}),
-        ("echo", {"wrong": 1}),
-    ]
-    async with Server(PYTHON, tmp_path) as upstream:
-        await sse_is_the_same(surveyors, upstream.url, tmp_path, calls, 0, 3, 3)
+    script = server_packages / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+    port, calls, hears = free_port(), CALLS["everything"], (1, 12, 12)
+    url = f"http://127.0.0.1:{port}/sse"
+    async with await start(
+        [node, script, "sse"], tmp_path / "everything.log", {"PORT": str(port)}
+    ) as running:
+        await listens(port, running)
+        direct = await surveyors.surveys(LEGACY, {"sse": url}, calls, hears)
+        async with adapter(tmp_path, {"transport": "sse", "url": url}) as front:
+            through = await surveyors.surveys(LEGACY, {"url": front.url}, calls, hears)
+    compare(direct, through)

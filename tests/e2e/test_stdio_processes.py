@@ -1,10 +1,8 @@
-"""Many processes behind one adapter: none is crossed with another, and none is left."""
+"""Servers that are processes: what an adapter before them keeps, tells and hands over."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,11 +10,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.e2e.filing import said
+from tests.e2e.filing import ADAPTERS, artifact, content_of, python_host, said, texts, uploaded
 from tests.e2e.json_session import JsonSession
 from tests.e2e.over_stdio import PATIENCE, Command, serving, settings
 from tests.e2e.processes import Adapter
-from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -54,29 +51,9 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def opened(http: aiohttp.ClientSession, front: Adapter, count: int) -> list[JsonSession]:
-    sessions = [JsonSession(http, front.url) for _ in range(count)]
-    await asyncio.gather(*(session.open() for session in sessions))
-    return sessions
-
-
 async def stamp(session: JsonSession, text: str) -> str:
     """Call the tool; the process id and the text."""
     return said(await session.call("stamp", text=text))
-
-
-async def test_a_session_goes_on_after_a_crash(
-    stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
-) -> None:
-    """A process that was killed is started again with the client's own initialize; other sessions keep theirs."""
-    async with serving(tmp_path, stamping) as front:
-        lost, other = await opened(http, front, 2)
-        before, kept = await stamp(lost, "one"), await stamp(other, "other")
-        os.kill(int(before.split()[0]), signal.SIGKILL)
-        await until(lambda: "process ended" in (tmp_path / "adapter.log").read_text(), PATIENCE)
-        after = await stamp(lost, "two")
-        assert after.split()[1] == "two" and after.split()[0] != before.split()[0]
-        assert await stamp(other, "other") == kept
 
 
 async def test_what_comes_beside_a_list_of_the_adapters_own_waits(
@@ -113,3 +90,29 @@ async def test_health_tells_operators_how_many_processes_run(
             known, shown = (await told.json())["servers"][0], (await public.json())["servers"][0]
         assert known["processes"]["limit"] == 7 and 1 <= known["processes"]["running"] <= 2
         assert "processes" not in shown
+
+
+@pytest.fixture
+def files() -> Command:
+    """The server of the file tests, on the SDK 2.x, which speaks both eras."""
+    return sys.executable, ["-c", "from tests.e2e.files_server import server; server.run('stdio')"]
+
+
+@pytest.mark.parametrize("process", ["per_session", "shared"])
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_files_go_into_a_process_and_out_of_it(
+    files: Command, mode: str, process: str, tmp_path: Path
+) -> None:
+    """It sees the paths below storage.root, and what it writes there is the client's artifact."""
+    sent = tmp_path / "sent.bin"
+    sent.write_bytes(b"\0sent" * 999)
+    more = {"adapters": list(ADAPTERS)}
+    async with (
+        serving(tmp_path, files, entry=more, process=process) as front,
+        asyncio.timeout(PATIENCE),
+        python_host(front.url, mode) as host,
+    ):
+        (upload,) = await uploaded(host, sent)
+        turned = await host.call("turn_round", path=upload["upload_handle"], filename="turned.bin")
+        assert content_of(await host.read(artifact(turned)["artifact_uri"])) == sent.read_bytes()[::-1]
+        assert str(tmp_path) not in texts(turned)
