@@ -13,7 +13,7 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Request
 from adapter.errors import AdapterError, StoreUnavailable
 from adapter.relay.server import Server
-from adapter.relay.sessions.health_probe import HealthMonitor, Pulse
+from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.tools.baselines import Baselines
 from adapter.rules.access.authorization_servers import OAUTH_CURE
@@ -178,7 +178,10 @@ class Health:
             "last_success": pulse.last_success,
             "last_attempt": pulse.last_attempt,
         }
-        return {**shown, **_counted(server, pulse)} if details else shown
+        if details:
+            shown["era"] = pulse.era.value if pulse.era else None
+            shown["eras"] = sorted(era.value for era in server.eras)
+        return shown
 
     # --- the whole --------------------------------------------------------------------------------------------
 
@@ -245,20 +248,6 @@ def _unknown(server: Server) -> str | None:
     if server.wiring.missing is not None:
         return None
     return "list_refused" if server.wiring.refused else "waiting_for_upstream"
-
-
-def _counted(server: Server, pulse: Pulse) -> dict[str, Any]:
-    counters = server.counters
-    return {
-        "era": pulse.era.value if pulse.era else None,
-        "eras": sorted(era.value for era in server.eras),
-        "counters": {
-            "exchanges": counters.exchanges,
-            "streams": counters.streams,
-            "failures": counters.failures,
-            "reinitialized": counters.reinitialized,
-        },
-    }
 
 
 def _degraded(

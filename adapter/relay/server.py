@@ -100,16 +100,6 @@ class Timeouts:
 
 
 @dataclass(slots=True)
-class Counters:
-    """The numbers of what was relayed since start; read by health."""
-
-    exchanges: int = 0
-    streams: int = 0
-    failures: int = 0
-    reinitialized: int = 0
-
-
-@dataclass(slots=True)
 class TransferRules:
     """The rules for what passes between clients and one upstream.
 
@@ -205,7 +195,6 @@ class Server:
     rules: TransferRules = field(default_factory=TransferRules)
     stages: StageTable = field(default_factory=StageTable)
     wiring: StagedTools = field(init=False)
-    counters: Counters = field(default_factory=Counters, init=False)
     issues_ids: bool | None = field(default=None, init=False)
     shares: bool = field(default=False, init=False)
     eras: frozenset[Era] = field(default=frozenset(), init=False)

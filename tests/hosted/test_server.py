@@ -138,7 +138,7 @@ async def test_a_hosted_server_that_began_anew_costs_no_client_its_session(tmp_p
         head, body = await client.call("echo")
         assert head.status == 200
         assert b"you said None" in body
-        assert adapter.app.servers["hosted"].counters.reinitialized == 1
+        assert [session.generation for session in adapter.app.sessions.opened()] == [1]
 
 
 async def test_a_modern_call_through_the_adapter_is_complete(served: Front) -> None:

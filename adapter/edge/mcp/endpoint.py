@@ -136,7 +136,6 @@ class Endpoint:
             await self._ask_for_grant(request.reply, ask, error, visit, extra)
         except AdapterError as error:
             visit.outcome, request.failure = error.code, type(error)
-            server.counters.failures += 1
             self._fail(request.reply, error, visit, extra)
         except ClientGone:
             visit.outcome = "client_gone"

@@ -76,7 +76,6 @@ class Relay:
             if isinstance(envelope, Batch):
                 answer = await self._batch(ask, session, envelope, requests)
             else:
-                server.counters.exchanges += 1
                 if gates := server.stages.gates.get(envelope.method):
                     envelope = await self.call_gate.admitted(ask, session, envelope, gates)
                 if stages := server.stages.stages_for(envelope):
@@ -114,7 +113,6 @@ class Relay:
     async def _open(self, ask: ClientRequest, initialize: Envelope) -> ClientResponse:
         _judge(ask, initialize)
         ask.server.require_healthy()
-        ask.server.counters.exchanges += 1
         async with self.sessions.place(ask.opens) as place:
             answer = await self.upstream_sessions.open(ask, initialize, place)
         if answer.status in REFUSED:
@@ -124,7 +122,6 @@ class Relay:
     async def _batch(
         self, ask: ClientRequest, session: Session | None, batch: Batch, requests: list[Envelope]
     ) -> ClientResponse:
-        ask.server.counters.exchanges += len(requests)
         concerned = [each for each in requests if not await self.call_gate.is_free(ask, session, each)]
         if concerned:
             return await self._part(ask, session, batch, concerned)

@@ -107,7 +107,6 @@ class GetStreams:
             return ClientResponse(reply.status, headers, reply.whole)
         if not streams:
             return await piped_answer(reply, headers, read_timeout)
-        ask.server.counters.streams += 1
         release = _held(session, reply)
         if rewrite is not None:
             reply = EditedStream(reply, rewrite, ask.server.rules.answer_limit, observe=observe or nothing)

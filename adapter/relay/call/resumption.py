@@ -48,7 +48,6 @@ class ExchangeRecovery:
 
     async def gave_up(self, error: AdapterError) -> None:
         """The client was told that the request failed."""
-        self.ask.server.counters.failures += 1
         if isinstance(error, UpstreamSilent):
             self.cancel_upstream()
 

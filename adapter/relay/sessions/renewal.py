@@ -139,7 +139,6 @@ class Renewal:
         ask.server.began_anew()
         if not remapped:
             return
-        ask.server.counters.reinitialized += 1
         if self.sessions.on_event is not None:
             revived = record.state is SessionState.IDLE
             self.sessions.on_event(ask.server.id, "revived" if revived else "renewed")

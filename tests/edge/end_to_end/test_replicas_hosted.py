@@ -52,8 +52,8 @@ def forwarded(*replicas: Replica) -> int:
 
 
 def renewed(*replicas: Replica) -> int:
-    """The sessions that these have opened anew."""
-    return sum(replica.app.servers["raw"].counters.reinitialized for replica in replicas)
+    """The times that these have opened their sessions anew."""
+    return sum(each.generation for replica in replicas for each in replica.app.sessions.opened())
 
 
 async def begin(client: RawClient) -> None:

@@ -235,7 +235,7 @@ async def test_strangers_see_states_and_no_details(tmp_path: Path) -> None:
     async with serving(tmp_path, {"raw": up.url}, auth=auth) as front:
         _, body = await health_when(front, breaker_is_open)
         (server,) = body["servers"]
-        assert server["ping"]["last_error"] == "failed" and "counters" not in server
+        assert server["ping"]["last_error"] == "failed" and "eras" not in server
         assert str(up.port) not in str(body["servers"]) and str(tmp_path) not in str(body)
         _, told = await ask(front, "/healthz", authorization="Bearer secret")
         assert "cannot be reached" in told["servers"][0]["ping"]["last_error"]
