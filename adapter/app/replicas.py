@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import ipaddress
-import json
 import socket
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -24,8 +22,6 @@ from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.rules.access.replicas import owner_of
 from adapter.rules.access.sessions import decode
 from adapter.rules.access.shared_sessions import shared_record
-from adapter.settings.reference_page import masked
-from adapter.settings.root import Settings
 from adapter.state.port import every_row
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.portable import PortableSessions
@@ -35,41 +31,6 @@ from adapter.version import VERSION
 
 if TYPE_CHECKING:
     from adapter.edge.http.request import Branch
-
-
-OF_ONE_PROCESS: dict[str, tuple[str, ...]] = {
-    "core": (
-        *("host", "port", "workers", "replica", "log_level", "access_log", "trusted_proxies", "upstream"),
-        *("max_connections", "max_buffered_bytes", "cleanup_interval_seconds"),
-        *("max_start_wait_seconds", "shutdown_grace_seconds", "readiness"),
-    ),
-    "storage": ("root", "lock_mode"),
-}
-"""Settings that depend on the machine, or that no answer depends on."""
-
-SECTIONS_OF_ONE_PROCESS = ("telemetry", "state_persistence", "console")
-"""Whole sections of that kind. Replicas that see each other use the same state, however they reach it."""
-
-
-def settings_digest(settings: Settings) -> str:
-    """Return 16 hexadecimal digits, the same for settings that give the same answers.
-
-    Secrets have no part in it, so that it tells nothing of them to whoever reads it.
-    """
-    common = masked(settings)
-    for section in SECTIONS_OF_ONE_PROCESS:
-        del common[section]
-    for section, keys in OF_ONE_PROCESS.items():
-        _forget(common[section], keys)
-    # Servers are found by their id and path, in whatever order they stand.
-    common["servers"].sort(key=lambda server: str(server["id"]))
-    text = json.dumps(common, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _forget(section: dict[str, Any], keys: tuple[str, ...]) -> None:
-    for key in keys:
-        del section[key]
 
 
 def bridged(server: str) -> str:
@@ -114,8 +75,7 @@ class ReplicaService:
         self._alone = alone
         self._base = base
         self._local: dict[str, LocalUpstream[Any]] = {}
-        digest = settings_digest(settings)
-        self.replicas = Replicas(store, name, VERSION, base.clock, base.log, terms, digest)
+        self.replicas = Replicas(store, name, VERSION, base.clock, base.log, terms)
         self.replicas.on_displaced.append(self._displaced)
         self._forwarding = ReplicaForwarder(self.replicas, self._connect, base.background)
         self.home = Home(self.replicas, self._local, base.background)
@@ -124,7 +84,6 @@ class ReplicaService:
         store.listeners.append(self.home)
         base.rereads.append(self.read_key)
         base.by_server.append(self._local)
-        base.on_change.append(lambda: self.replicas.changed(settings_digest(base.settings)))
         base.on_loss.append(self.store_lost)
         if self.place is None:
             base.branches.append(self.branch)

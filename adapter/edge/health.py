@@ -273,17 +273,12 @@ def _losses(replicas: Replicas | None) -> dict[str, Any]:
 
 
 def _replica(replicas: Replicas, details: bool) -> dict[str, Any]:
-    """The id of this replica; with ``details`` also the others that it sees, and whether they have its settings."""
-    shown: dict[str, Any] = {"id": replicas.id}
-    if details:
-        unlike = {other.id for other in replicas.unlike()}
-        if unlike:
-            shown["warning"] = f"other settings: {len(unlike)} of the others"
-        shown["others"] = [_other_replica(other, other.id in unlike) for other in replicas.others()]
-    return shown
+    """The id of this replica; with ``details`` also the others that it sees."""
+    others = {"others": [_other_replica(other) for other in replicas.others()]} if details else {}
+    return {"id": replicas.id, **others}
 
 
-def _other_replica(other: OtherReplica, unlike: bool) -> dict[str, Any]:
+def _other_replica(other: OtherReplica) -> dict[str, Any]:
     record = other.record
     return {
         "id": other.id,
@@ -291,7 +286,6 @@ def _other_replica(other: OtherReplica, unlike: bool) -> dict[str, Any]:
         "version": record.version,
         "started": record.started,
         "state": "leaving" if record.leaving else "serving",
-        "settings": "different" if unlike else "same" if record.settings else "unknown",
         "age_seconds": round(other.age, 1),
     }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -169,34 +168,6 @@ async def test_health_tells_of_the_replicas(tmp_path: Path) -> None:
             assert (told["id"], other["id"], other["state"]) == ("a", "b", "serving")
             assert other["address"] == f"http://127.0.0.1:{b.port}"
             assert other["age_seconds"] >= 0
-
-
-async def test_replicas_with_other_settings_are_told_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In the log of both and to operators; while settings change it is no error, and it ends with the old replica."""
-    core = {"auth": {"enabled": True, "token": "t" * 32}}
-
-    async def health(replica: Replica, token: str = "t" * 32) -> Any:
-        await replica.registry.look()
-        async with replica.client() as client:
-            _, body = await client.request("GET", path="/healthz", authorization=f"Bearer {token}")
-            return orjson.loads(body)["replica"]
-
-    async with site(tmp_path, core=core) as found:
-        a = await found.start("a")
-        b = await found.start("b", core={"disabled_tools": ["x"]})
-        c = await found.start("c")
-        told = await health(a)
-        assert told["warning"] == "other settings: 1 of the others"
-        assert {each["id"]: each["settings"] for each in told["others"]} == {"b": "different", "c": "same"}
-        assert await health(a, "unknown") == {"id": "a"}
-        assert (await health(b))["warning"] == "other settings: 2 of the others"
-        logged = [orjson.loads(line) for line in capsys.readouterr().err.splitlines()]
-        event = "another replica has other settings"
-        assert {line["replica"] for line in logged if line["event"] == event} == {"a", "b"}
-        await found.stop("b")
-        assert "warning" not in await health(c)
 
 
 async def test_what_is_forwarded_takes_no_memory(tmp_path: Path) -> None:

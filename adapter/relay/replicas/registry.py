@@ -30,9 +30,6 @@ TABLE = "replicas"
 ACCEPTED = 20
 """Challenges of a replica that count at the same time, the last ones: those of a minute."""
 
-MOST_TOLD = 16
-"""Other settings that are told of while a process runs, each once: a change of settings meets all replicas in turn."""
-
 
 class ReplicaTimes(NamedTuple):
     """A row is written every ``interval`` seconds.
@@ -63,9 +60,8 @@ def replica_id() -> str:
 
 @dataclass(eq=False)
 class Replicas:
-    """The registry of replicas. ``version`` is that of the adapter, ``clock`` gives Unix time in seconds, ``settings``
-    is a digest of the settings that must be equal in all replicas. ``key``, by which they know each other, is set
-    before the first request comes.
+    """The registry of replicas. ``version`` is that of the adapter, ``clock`` gives Unix time in seconds. ``key``, by
+    which they know each other, is set before the first request comes.
 
     A replica that has gone loses its row: whoever deletes it at the version at which it was silent decides that, so
     that a replica which only was slow learns of it when it renews its row. It then calls ``on_displaced``: its
@@ -79,11 +75,9 @@ class Replicas:
     clock: Callable[[], float]
     log: FilteringBoundLogger
     terms: ReplicaTimes = TERMS
-    settings: str = ""
     key: bytes = field(default=b"", init=False)
     on_displaced: list[Callable[[], None]] = field(default_factory=list, init=False)
     on_gone: list[Callable[[str], None]] = field(default_factory=list, init=False)
-    _told: set[str] = field(default_factory=set, init=False)
     _version: int | None = field(default=None, init=False)
     _losses: int = field(default=0, init=False)
     _renewing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -94,7 +88,7 @@ class Replicas:
         self.epoch = StoreEpoch(self.store, self.clock, self.log)
         self.sightings = Sightings[Found](self.terms.looks, self.terms.lease)
         incarnation, self._next = secrets.token_hex(16), secrets.token_hex(16)
-        self._record = ReplicaRecord("", self.version, self.clock(), incarnation, "", settings=self.settings)
+        self._record = ReplicaRecord("", self.version, self.clock(), incarnation, "")
 
     def __repr__(self) -> str:
         return f"<Replicas: {self.id!r} sees {len(self.sightings.seen)} others>"
@@ -110,10 +104,6 @@ class Replicas:
         await self.renew()
         await self.look()
         self._beat = asyncio.get_running_loop().create_task(self._run())
-
-    def changed(self, settings: str) -> None:
-        """Let the others know of another digest of the settings, with the next beat."""
-        self._record = replace(self._record, settings=settings)
 
     async def come_back(self) -> None:
         """Write the row again that the store has lost, if there was one. Raises StoreUnavailable."""
@@ -264,25 +254,6 @@ class Replicas:
                 await self.store.delete(TABLE, replica, expected=rows[replica].version)
                 self.log.warning("a replica has gone without a word", replica=replica)
                 self._forget(replica)
-        self._warn_of_unlike()
-
-    def unlike(self) -> list[OtherReplica]:
-        """The other replicas that answer by different settings, by their ids."""
-        return [other for other in self.others() if self._record.is_unlike(other.record)]
-
-    def _warn_of_unlike(self) -> None:
-        """Log a replica with settings that were not told of before."""
-        for other in self.unlike():
-            if other.record.settings in self._told or len(self._told) >= MOST_TOLD:
-                continue
-            self._told.add(other.record.settings)
-            self.log.warning(
-                "another replica has other settings",
-                replica=other.id,
-                why="the same request may get another answer there; give all replicas the same settings, unless you "
-                "are changing them now",
-                setting="servers",
-            )
 
     def _forget(self, replica: str) -> None:
         self.sightings.seen.pop(replica, None)

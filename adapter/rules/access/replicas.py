@@ -45,8 +45,7 @@ class ReplicaRecord:
     """The row of a replica. ``address`` is the URL at which the others reach it, ``started`` is Unix time by its clock.
 
     ``incarnation`` is another for each process. ``challenge`` is named by requests that are forwarded to it, and
-    changes each time the row is written. ``leaving``: it is about to stop, and takes no more requests. ``settings`` is
-    a digest of those that must be equal in all replicas, "" where it is not known.
+    changes each time the row is written. ``leaving``: it is about to stop, and takes no more requests.
     """
 
     address: str
@@ -55,16 +54,10 @@ class ReplicaRecord:
     incarnation: str
     challenge: str
     leaving: bool = False
-    settings: str = ""
-
-    def is_unlike(self, other: ReplicaRecord) -> bool:
-        """Tell whether both take requests and answer by different settings, as far as that is known."""
-        known = bool(self.settings and other.settings) and not (self.leaving or other.leaving)
-        return known and self.settings != other.settings
 
 
 _FORMAT = 1
-_TEXTS = ("address", "version", "incarnation", "challenge", "settings")
+_TEXTS = ("address", "version", "incarnation", "challenge")
 
 
 def encode_replica(record: ReplicaRecord) -> bytes:

@@ -8,10 +8,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 from structlog import get_logger
-from structlog.testing import capture_logs
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.replicas.registry import MOST_TOLD, TABLE, Replicas, ReplicaTimes, replica_id
+from adapter.relay.replicas.registry import TABLE, Replicas, ReplicaTimes, replica_id
 from adapter.relay.replicas.store_epoch import TABLE as EPOCH
 from adapter.rules.access.replicas import decode_replica
 from adapter.state.fallback import FallbackStore
@@ -34,15 +33,13 @@ class Registry:
         self._memory = memory
         self._stack = stack
 
-    def make(self, name: str, terms: ReplicaTimes = NEVER, settings: str = "") -> Replicas:
-        made = Replicas(self._memory.replica(), name, "1.0", lambda: 1_000.0, get_logger(), terms, settings)
+    def make(self, name: str, terms: ReplicaTimes = NEVER) -> Replicas:
+        made = Replicas(self._memory.replica(), name, "1.0", lambda: 1_000.0, get_logger(), terms)
         self._stack.push_async_callback(made.close)
         return made
 
-    async def join(
-        self, name: str, terms: ReplicaTimes = NEVER, settings: str = "", at: str | None = None
-    ) -> Replicas:
-        made = self.make(name, terms, settings)
+    async def join(self, name: str, terms: ReplicaTimes = NEVER, at: str | None = None) -> Replicas:
+        made = self.make(name, terms)
         await made.join(at or f"http://{name}")
         return made
 
@@ -108,29 +105,6 @@ async def test_a_replica_that_has_gone_is_told_of_though_the_store_fails(registr
     view(a).before = None
     await a.look()
     assert sorted(gone) == ["b", "c"]
-
-
-async def test_other_settings_are_told_of_once(registry: Registry) -> None:
-    """Each digest once, however many replicas have it and however often it is looked at; a bound holds for all."""
-    with capture_logs() as logged:
-        a = await registry.join("a", settings="old")
-        others = [await registry.join(f"b{n}", settings="new") for n in range(2)]
-        await registry.join("same", settings="old")
-        await a.look()
-        await a.look()
-    assert [each.id for each in a.unlike()] == ["b0", "b1"]
-    told = [(line["event"], line["replica"]) for line in logged if line["log_level"] == "warning"]
-    # Those that came later have told of the first, each for itself.
-    event = "another replica has other settings"
-    assert told == [(event, "a"), (event, "a"), (event, "b0"), (event, "b0")]
-    await others[0].leave()
-    await a.look()
-    assert [each.id for each in a.unlike()] == ["b1"]
-    with capture_logs() as logged:
-        for number in range(MOST_TOLD + 5):
-            await registry.make(f"c{number}", settings=f"new {number}").renew()
-        await a.look()
-    assert len(logged) == MOST_TOLD - 1
 
 
 async def test_many_replicas_are_all_seen(memory: SharedMemory, registry: Registry) -> None:

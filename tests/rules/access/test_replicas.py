@@ -47,7 +47,7 @@ def test_what_is_no_id_of_a_replica(text: str) -> None:
 @given(st.text(max_size=9), st.floats(0, 1e10), st.booleans())
 def test_a_row_comes_back(text: str, started: float, leaving: bool) -> None:
     """Whatever it holds."""
-    record = ReplicaRecord(text, text, started, text, text, leaving, text)
+    record = ReplicaRecord(text, text, started, text, text, leaving)
     assert decode_replica(encode_replica(record)) == record
 
 
@@ -62,30 +62,12 @@ def test_a_row_comes_back(text: str, started: float, leaving: bool) -> None:
         encode_replica(RECORD).replace(b'"version":"1.0"', b'"version":1'),
         encode_replica(RECORD).replace(b"12.5", b'"x"'),
         encode_replica(RECORD).replace(b'"leaving"', b'"staying"'),
-        encode_replica(RECORD).replace(b'"settings":""', b'"settings":null'),
     ],
 )
 def test_what_is_no_row(data: bytes) -> None:
     """One that this version cannot read is a ValueError, and nothing else."""
     with pytest.raises(ValueError):
         decode_replica(data)
-
-
-def test_settings_of_two_replicas_are_compared() -> None:
-    """Where both are known, and neither is about to stop."""
-    ours, theirs = replace(RECORD, settings="1"), replace(RECORD, settings="2")
-    assert ours.is_unlike(theirs) and theirs.is_unlike(ours)
-    assert not ours.is_unlike(ours)
-    assert not ours.is_unlike(RECORD) and not RECORD.is_unlike(ours)
-    assert not ours.is_unlike(replace(theirs, leaving=True)) and not replace(ours, leaving=True).is_unlike(
-        theirs
-    )
-
-
-def test_a_row_of_an_earlier_build_tells_no_settings() -> None:
-    """It can be read all the same."""
-    data = encode_replica(RECORD).replace(b',"settings":""', b"")
-    assert b"settings" not in data and decode_replica(data) == RECORD
 
 
 def test_a_nonce_counts_once() -> None:
