@@ -51,15 +51,6 @@ SILENCE_BEYOND = 5.0
 _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 
 
-class Placed(NamedTuple):
-    """A statement at ``place`` in the settings, for the database of the name ``use``."""
-
-    place: str
-    use: str
-    statement: Statement
-    inputs: Mapping[str, Input]
-
-
 class HostedPlan(NamedTuple):
     """The stages of a hosted tool, the seconds its calls may take, and how long its results are kept, in words."""
 
@@ -78,16 +69,15 @@ class Hosted(NamedTuple):
 @dataclass(slots=True)
 class HostedTools:
     """The compiled settings, and everything of hosted servers: ``databases`` by the connector's name, ``servers`` by
-    the server's id, and all ``statements`` with their place in the settings. Every statement is compiled and every
-    script loaded when it is made; nothing is opened. Problems are noted in ``loading``, which has threads: its owner
-    closes it, unless this is ``opened``.
+    the server's id. Every statement is compiled and every script loaded when it is made; nothing is opened.
+
+    Problems are noted in ``loading``, which has threads: its owner closes it, unless this is ``opened``.
     """
 
     planning: PlanCompiler
     environ: Mapping[str, str]
     databases: dict[str, Database] = field(default_factory=dict)
     servers: dict[str, Hosted] = field(default_factory=dict)
-    statements: list[Placed] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for index, connector in enumerate(self.settings.connectors):
@@ -121,8 +111,6 @@ class HostedTools:
         """Compile the plans of one more server, and host it if its tools run here. Raises SettingsError."""
         place = f"servers[{self.settings.servers.index(entry)}]"
         self.host(entry, place)
-        # Only a command asks for them: of each change some would stay.
-        self.statements.clear()
         if self.planning.concerns(entry):
             self.planning.check(entry, place)
         if self.loading.problems:
@@ -218,9 +206,6 @@ class HostedTools:
         elif declared.use in self.databases:
             with self.loading.judging(f"{place}.statement", StatementRefused):
                 work, kept = self._asking(entry, declared, inputs, expose)
-                self.statements.append(
-                    Placed(f"{place}.statement", declared.use, work.statement, inputs.each)
-                )
         plan = self.planning.hosted(entry, declared, inputs, place)
         if work is None or len(problems) > before:
             return None

@@ -6,10 +6,9 @@ import argparse
 import asyncio
 import contextlib
 import json
-import re
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -18,7 +17,7 @@ import yaml
 
 from adapter import log
 from adapter.app.access.rules import access_cautions, described, known_tools
-from adapter.app.hosted import HostedTools, Placed
+from adapter.app.hosted import HostedTools
 from adapter.app.preflight import missing_libraries
 from adapter.app.state import build_redis_store
 from adapter.app.tool_plans import compiled
@@ -27,10 +26,8 @@ from adapter.commands.command_parser import load_settings
 from adapter.commands.connections import mount_cautions
 from adapter.commands.progress_bar import count_of
 from adapter.extras import overlap
-from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.connectors.sqlite import SqliteConnector, why_not_opened
 from adapter.rules.files.attached_files import parameter_of
-from adapter.rules.statements.statements import EnvironmentFailed, sampled
 from adapter.rules.text.unicode import shown
 from adapter.settings.cautions import cautions
 from adapter.settings.reference_page import masked
@@ -55,7 +52,8 @@ def checked_settings(arguments: argparse.Namespace) -> Settings:
     # Statements, scripts and plans are judged by those who run them.
     stages = compiled(settings)
     stages.loading.close()
-    _inspect(stages)
+    if missing := list(_unreadable(stages)):
+        raise SettingsError(map(settings.traced, missing))
     locks(settings)
     if any(entry.upstream.auth.private_key_file for entry in settings.servers):
         # Late, as in ``app/servers.py``.
@@ -213,88 +211,32 @@ def _json(report: dict[str, Any]) -> str:
 
 # --- databases --------------------------------------------------------------------------------------------------
 
-# SQLite compiles the statements of hosted tools on this machine. Other databases are asked when the adapter starts, as
-# they may be anywhere.
-
 _IN_MEMORY = "file::memory:"
-_CREATES = re.compile(r"\bcreate\s+(?:temp\w*\s+|virtual\s+)?(?:table|view)\b", re.IGNORECASE)
-_EXPLAINS = re.compile(r"\s*explain\b", re.IGNORECASE)
 
 
-SqliteCheck = Callable[[str, int], str | None]
-"""Gives SQLite's own sentence on the fault of a statement that binds so many values, None if it has none."""
+def _unreadable(made: HostedTools) -> Iterator[Problem]:
+    """Find the files of SQLite that are missing, or that SQLite cannot read, and have to be there at the start."""
+    for index, connector in enumerate(made.settings.connectors):
+        found = made.databases[connector.name].connector
+        if connector.required and isinstance(found, SqliteConnector) and (why := _why_unreadable(found.uri)):
+            yield Problem(f"connectors[{index}]", f"connector '{connector.name}' (sqlite): {why}")
 
 
-@contextlib.contextmanager
-def _checking(name: str, uri: str, texts: list[str]) -> Iterator[SqliteCheck]:
-    """The check of a connector's statements with these ``texts``. Raises ConnectorFailed for a file that is missing and
-    would not be created, and for one that SQLite cannot read.
-    """
+def _why_unreadable(uri: str) -> str | None:
     parts = urlsplit(uri)
-    mode = dict(parse_qsl(parts.query)).get("mode")
     path = Path(unquote(parts.path))
-    new = uri == _IN_MEMORY or (mode == "rwc" and not path.exists())
-    try:
-        connection = sqlite3.connect(_IN_MEMORY if new else _unchanging(path), uri=True, isolation_level=None)
-        # Opening a file does not read it yet; this statement does.
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error as error:
-        raise ConnectorFailed(f"connector '{name}' (sqlite): {why_not_opened(error)}") from None
-    # Tables may be missing yet, because the file is created at start, or statements create them.
-    made_later = new or any(map(_CREATES.search, texts))
-
-    def fault(text: str, values: int) -> str | None:
-        explained = text if _EXPLAINS.match(text) else f"EXPLAIN {text}"
-        try:
-            connection.execute(explained, (None,) * values).fetchone()
-        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            sentence = str(error)
-            return None if made_later and sentence.startswith("no such table") else sentence
+    if uri == _IN_MEMORY or (dict(parse_qsl(parts.query)).get("mode") == "rwc" and not path.exists()):
         return None
-
-    with contextlib.closing(connection):
-        yield fault
+    try:
+        with contextlib.closing(sqlite3.connect(_unchanging(path), uri=True)) as connection:
+            # Opening a file does not read it yet; this statement does.
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        return why_not_opened(error)
+    return None
 
 
 def _unchanging(path: Path) -> str:
     # Reading a write-ahead log creates files beside it. A database that nobody has open has no such log.
     log = path.with_name(f"{path.name}-wal")
     return f"file:{quote(str(path))}?mode=ro" + ("" if log.exists() else "&immutable=1")
-
-
-def _inspect(made: HostedTools) -> None:
-    """Check the databases. Raises SettingsError for missing files, and for statements that their database refuses."""
-    problems = list(_problems(made))
-    if problems:
-        raise SettingsError(map(made.settings.traced, problems))
-
-
-def _problems(made: HostedTools) -> Iterator[Problem]:
-    settings = made.settings
-    for index, connector in enumerate(settings.connectors):
-        database = made.databases[connector.name]
-        if not isinstance(database.connector, SqliteConnector):
-            continue
-        statements = [each for each in made.statements if each.use == connector.name]
-        texts = [each.statement.text for each in statements]
-        try:
-            with _checking(connector.name, database.connector.uri, texts) as check:
-                yield from _faults(check, statements)
-        except ConnectorFailed as failed:
-            # A connector that is not required may come later, with the tables that its statements name.
-            if connector.required:
-                yield Problem(f"connectors[{index}]", str(failed))
-
-
-def _faults(check: SqliteCheck, statements: list[Placed]) -> Iterator[Problem]:
-    for placed in statements:
-        try:
-            faults = (
-                check(bound.text, len(bound.values)) for bound in sampled(placed.statement, placed.inputs)
-            )
-            fault = next((each for each in faults if each is not None), None)
-        except EnvironmentFailed:
-            # The statement reads a variable that only the environment of a call has.
-            continue
-        if fault is not None:
-            yield Problem(placed.place, f"SQLite refuses it: {fault}")

@@ -7,12 +7,11 @@ asked to let through. A Redis command is split into words before values are put 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Final, Literal
 
-from adapter.rules.calls.inputs import Input, InputType, Scalar, Value
+from adapter.rules.calls.inputs import Input, Scalar, Value
 from adapter.rules.statements.binding import SqlStatement, compile_sql
 from adapter.rules.statements.mongodb_documents import MongoCommand, compile_mongo
 from adapter.rules.statements.sql import DIALECTS
@@ -111,37 +110,6 @@ def bind(statement: Statement, values: Mapping[str, object]) -> Bound:
     if isinstance(form, RedisCommand):
         return Bound(kind, statement.text, form.values(sources), argv=form.argv(sources))
     return Bound(kind, statement.text, form.values(sources), document=form.filled(sources))
-
-
-MOST = 100
-"""Samples of one statement: names out of long enums are tried no further."""
-
-_SAMPLES: Final[Mapping[InputType, Any]] = {
-    "string": "x",
-    "int": 1,
-    "float": 1.5,
-    "boolean": True,
-    "datetime": "2000-01-01",
-    "array": [],
-    "object": {},
-    "any": "x",
-}
-
-
-def sampled(statement: Statement, inputs: Mapping[str, Input]) -> Iterator[Bound]:
-    """The statement with a value for each input; with every member of an enum once, as these may become names in it.
-
-    Raises EnvironmentFailed where a variable is missing, or is not what can stand in its place.
-    """
-    return islice(_sampled(statement, inputs), MOST)
-
-
-def _sampled(statement: Statement, inputs: Mapping[str, Input]) -> Iterator[Bound]:
-    values = {name: one.enum[0] if one.enum else _SAMPLES[one.type] for name, one in inputs.items()}
-    yield bind(statement, values)
-    for name in dict.fromkeys(statement.pasted):
-        for member in (inputs[name].enum or ())[1:]:
-            yield bind(statement, {**values, name: member})
 
 
 # --- Redis -------------------------------------------------------------------------------------------------
