@@ -99,7 +99,7 @@ def _add_of_settings(commands: Commands) -> None:
 
 _TOPICS_OF_PINS = {
     "list": "show the baseline of each server's sessions, what they first saw, and the current tools",
-    "diff": "show changes word by word; exits with 1 if there are any",
+    "diff": "show changes line by line; exits with 1 if there are any",
     "check": "show changes since lock files and accepted tools only, for CI; exits with 1 if there are any, with 2 "
     "if something cannot be read",
     "accept": "make the current tools the baseline of every session",
@@ -114,15 +114,9 @@ def _add_pins(commands: Commands) -> None:
         command.add_argument("server", nargs="?", metavar="SERVER", help="id of one server (default: all)")
         add_settings_flags(command)
         command.add_switch("--seen", "use the tools that the adapter saw last, without contacting a server")
-        command.set_defaults(color="never", json=False)
+        command.set_defaults(json=False)
         if topic in ("list", "diff", "check"):
             command.add_switch("--json", JSON)
-        if topic in ("diff", "check", "accept"):
-            words, text = (
-                ("auto", "always", "never"),
-                "when to use color (default: auto, which means on a terminal)",
-            )
-            command.add_argument("--color", choices=words, default="auto", help=text)
         if topic == "accept":
             command.add_switch("--yes", "accept without asking")
         if topic == "export":

@@ -141,10 +141,10 @@ def _compare(status: ServerPinStatus, settings: Settings, options: argparse.Name
     if not status.baselines:
         print(f"{server}: nothing is pinned yet; now {_size(status.now)}")
     exit_code = max((_show(server, each, status.now, options) for each in status.baselines), default=AGREES)
-    return max(exit_code, _recall(status, status.now, options))
+    return max(exit_code, _recall(status, status.now))
 
 
-def _recall(status: ServerPinStatus, now: Catalogue, options: argparse.Namespace) -> int:
+def _recall(status: ServerPinStatus, now: Catalogue) -> int:
     """Print the catalogues that were met, are not offered now, and nobody has accepted."""
     if status.remembered is None:
         return AGREES
@@ -158,7 +158,7 @@ def _recall(status: ServerPinStatus, now: Catalogue, options: argparse.Namespace
         if catalogue is not None and found is not None:
             print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
             print(f"+++ seen {dated(met.first.at)}: {_size(catalogue)}\n")
-            print(render(found, baseline.catalogue.tools, catalogue.tools, _colored(options)), end="")
+            print(render(found, baseline.catalogue.tools, catalogue.tools), end="")
         else:
             print(shown(met.first.summary.sentence, 500))
     if status.remembered.more:
@@ -175,7 +175,7 @@ def _show(server: str, baseline: Baseline, now: Catalogue, options: argparse.Nam
     print(f"{server}: {_counted(counts(found))}")
     print(f"--- {baseline.origin}: {_size(baseline.catalogue)}")
     print(f"+++ {'last seen' if options.seen else 'now'}: {_size(now)}\n")
-    print(render(found, baseline.catalogue.tools, now.tools, _colored(options)), end="")
+    print(render(found, baseline.catalogue.tools, now.tools), end="")
     if found.is_of_other_keys_only:
         print("Nothing that a model sees has changed, so sessions continue.")
         return AGREES
@@ -284,12 +284,6 @@ def _counted(found: Mapping[str, int]) -> str:
     parts = [f"{found[word]} {word}" for word in words if found.get(word)]
     less_safe = found.get("less_safe")
     return ", ".join(parts) + (f"; {less_safe} less safe" if less_safe else "")
-
-
-def _colored(options: argparse.Namespace) -> bool:
-    if options.color == "auto":
-        return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    return bool(options.color == "always")
 
 
 def _safe(trouble: Unreadable) -> str:

@@ -104,7 +104,7 @@ def test_from_nothing_to_drift_and_back(shop: Shop) -> None:
     assert drifted.returncode == 1
     assert drifted.stdout.startswith("shop: 1 changed, 1 renamed\n--- accepted ")
     assert "changed read\n  description\n" in drifted.stdout
-    assert "Reads a file{+ and mails it+}." in drifted.stdout
+    assert "  - Reads a file.\n  + Reads a file and mails it.\n" in drifted.stdout
     assert "renamed remove to delete\n" in drifted.stdout
     assert shop.pins("check").stdout == drifted.stdout
 
@@ -166,7 +166,7 @@ async def test_what_sessions_met_is_shown_until_it_is_accepted(shop: Shop) -> No
     assert "drift seen   " in said and "by 1 session or principal, first by anonymous, " in said
     diff = shop.pins("diff")
     assert diff.returncode == 1
-    assert "not accepted yet" in diff.stdout and "{+ and mails it+}" in diff.stdout
+    assert "not accepted yet" in diff.stdout and "  + Reads a file and mails it." in diff.stdout
     assert shop.pins("accept", "--yes").returncode == 0
     diff = shop.pins("diff")
     assert diff.returncode == 0 and "not accepted" not in diff.stdout
@@ -300,13 +300,3 @@ def test_hostile_definitions_do_not_reach_the_terminal(shop: Shop) -> None:
         assert said.stderr == ""
         if topic == "diff":
             assert r"\u001b[2J\u009b1mgone\u202etxt\u200b" in said.stdout.replace("\n", "")
-
-
-def test_colors_are_for_terminals(shop: Shop) -> None:
-    """A pipe gets none unless it asks; changed words are marked in either case."""
-    shop.pins("accept", "--yes")
-    shop.offer(changed(READ, description="Reads a file, " + "again and " * 30 + "twice."), WRITE, REMOVE)
-    plain = shop.pins("diff")
-    assert "\x1b" not in plain.stdout and "{+, again and" in plain.stdout
-    colored = shop.pins("diff", "--color", "always")
-    assert "\x1b[32m, again and" in colored.stdout

@@ -1,14 +1,13 @@
-"""Drift for people and models: as JSON, as a sentence, as a warning, and as the changed words in a terminal. Pure.
+"""Drift for people and models: as JSON, as a sentence, as a warning, and as the changed lines in a terminal. Pure.
 
 Definitions are strangers' text, so characters that move the cursor, hide or change direction are escaped.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from adapter.rules.text.canonical_json import ABSENT, canonical, differences
 from adapter.rules.text.unicode import escaped, shown
@@ -113,54 +112,37 @@ def _name(name: str) -> str:
     return shown(name, _LONGEST_NAME)
 
 
-# --- changed words --------------------------------------------------------------------------------------------
+# --- changed fields -------------------------------------------------------------------------------------------
 
 _LONGEST_VALUE = 4000
 _MOST_FIELDS = 50
-# Matching takes time in the square of the words; more of them are marked as a whole.
-_MOST_MATCHED_WORDS = 300
-_WORDS = re.compile(r"\n|[^\S\n]+|\w+|[^\w\s]")
 
 
-class _Marks(NamedTuple):
-    """What stands around words that only the old or only the new value has; see ``git diff --word-diff``."""
-
-    old: tuple[str, str] = ("[-", "-]")
-    new: tuple[str, str] = ("{+", "+}")
-
-
-_PLAIN = _Marks()
-_COLORS = _Marks(("\x1b[31m", "\x1b[0m"), ("\x1b[32m", "\x1b[0m"))
-
-
-def render(
-    drift: Drift, baseline: Mapping[str, PinnedTool], now: Mapping[str, PinnedTool], color: bool
-) -> str:
+def render(drift: Drift, baseline: Mapping[str, PinnedTool], now: Mapping[str, PinnedTool]) -> str:
     """The drift between two catalogues for a terminal, ending in a line break.
 
-    Changed words are red and green, or without ``color`` in ``[-…-]`` and ``{+…+}``. Long texts are cut.
+    Lines that only the old value has begin with ``-``, those of the new one with ``+``. Long texts are cut.
     """
-    marks = _COLORS if color else _PLAIN
     lines: list[str] = []
     for change in drift.changed:
-        lines += _changed(change, baseline[change.name], now[change.name], marks)
+        lines += _changed(change, baseline[change.name], now[change.name])
     for old, new in drift.renamed:
         lines += (f"renamed {_name(old)} to {_name(new)}", "")
     for name in drift.added:
-        lines += (f"added {_name(name)}", _compared(ABSENT, definition_of(now[name]), marks), "")
+        lines += (f"added {_name(name)}", *_compared(ABSENT, definition_of(now[name])), "")
     for name in drift.removed:
-        lines += (f"removed {_name(name)}", _compared(definition_of(baseline[name]), ABSENT, marks), "")
+        lines += (f"removed {_name(name)}", *_compared(definition_of(baseline[name]), ABSENT), "")
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _changed(change: Change, old: PinnedTool, new: PinnedTool, marks: _Marks) -> Iterator[str]:
+def _changed(change: Change, old: PinnedTool, new: PinnedTool) -> Iterator[str]:
     yield f"changed {_name(change.name)}"
     if change.unsafe:
         yield f"  less safe: {', '.join(change.unsafe)}"
     found = differences(definition_of(old), definition_of(new))
     for difference in islice(found, _MOST_FIELDS):
         yield f"  {difference.path}"
-        yield _compared(difference.old, difference.new, marks)
+        yield from _compared(difference.old, difference.new)
     if next(found, None) is not None:
         yield "  … and more"
     if change.other_keys:
@@ -168,53 +150,32 @@ def _changed(change: Change, old: PinnedTool, new: PinnedTool, marks: _Marks) ->
     yield ""
 
 
-def _words(value: Any) -> list[str]:
-    """The shown part of a value, cut into words, spaces and line breaks; each is safe to show."""
-    if value is ABSENT:
-        return []
-    text = value if isinstance(value, str) else _laid_out(value)
-    words = _WORDS.findall(text[:_LONGEST_VALUE])
-    if len(text) > _LONGEST_VALUE:
-        words += ["…", "\n", "(and more)"]
-    return [word if word == "\n" else escaped(word) for word in words]
-
-
-def _laid_out(value: Any) -> str:
-    # Eight bytes of compact JSON make at least one character here, so no more than can be shown is laid out.
-    return pretty(canonical(value)[: 8 * _LONGEST_VALUE].decode("utf-8", "ignore"))
-
-
-def _compared(before: Any, after: Any, marks: _Marks) -> str:
-    """Two values as one text, with marks around the words that only one of them has."""
-    old, new = _words(before), _words(after)
+def _compared(before: Any, after: Any) -> Iterator[str]:
+    """The lines of two values; of the lines with which both begin, and end, there is one."""
+    old, new = _lines(before), _lines(after)
     begin = _alike(old, new)
     end = min(_alike(old[::-1], new[::-1]), len(old) - begin, len(new) - begin)
-    ours, theirs = old[begin : len(old) - end], new[begin : len(new) - end]
-    if max(len(ours), len(theirs)) <= _MOST_MATCHED_WORDS:
-        # Late: most adapters never show a difference.
-        from difflib import SequenceMatcher
+    yield from (f"    {line}" for line in old[:begin])
+    yield from (f"  - {line}" for line in old[begin : len(old) - end])
+    yield from (f"  + {line}" for line in new[begin : len(new) - end])
+    yield from (f"    {line}" for line in old[len(old) - end :])
 
-        codes = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
-    else:
-        codes = [("replace", 0, len(ours), 0, len(theirs))]
-    pieces = old[:begin]
-    for code, old_begin, old_end, new_begin, new_end in codes:
-        if code == "equal":
-            pieces += ours[old_begin:old_end]
-        else:
-            pieces += (
-                _marked(ours[old_begin:old_end], marks.old),
-                _marked(theirs[new_begin:new_end], marks.new),
-            )
-    return "".join((*pieces, *old[len(old) - end :]))
+
+def _lines(value: Any) -> list[str]:
+    """The shown part of a value, line by line; each is safe to show."""
+    if value is ABSENT:
+        return []
+    # Eight bytes of compact JSON make at least one character here, so no more than can be shown is laid out.
+    text = (
+        value
+        if isinstance(value, str)
+        else pretty(canonical(value)[: 8 * _LONGEST_VALUE].decode("utf-8", "ignore"))
+    )
+    cut = ["… (and more)"] if len(text) > _LONGEST_VALUE else []
+    return [*map(escaped, text[:_LONGEST_VALUE].split("\n")), *cut]
 
 
 def _alike(old: Sequence[str], new: Sequence[str]) -> int:
-    """The number of words with which both begin."""
+    """The number of lines with which both begin."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
-
-
-def _marked(words: Sequence[str], marks: tuple[str, str]) -> str:
-    begin, end = marks
-    return f"{begin}{''.join(words)}{end}" if words else ""
