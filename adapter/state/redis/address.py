@@ -11,8 +11,8 @@ from adapter.settings.storage import RedisState
 
 PORT, SENTINEL_PORT = 6379, 26379
 
-TLS_FILES = ("ssl_ca_certs", "ssl_certfile")
-"""The names in a query of the authorities' certificates, and of the own one with its key."""
+_CA, _CERTIFICATE = "ssl_ca_certs", "ssl_certfile"
+_TLS_FILES = f"{_CA} and {_CERTIFICATE} in its query"
 
 FORMS = "redis://, rediss://, redis+cluster://, rediss+cluster://, redis+sentinel:// or rediss+sentinel://"
 
@@ -82,7 +82,7 @@ def parse_address(url: str) -> RedisAddress:
     path = [unquote(part) for part in parts.path.strip("/").split("/") if part]
     query = {name: value or None for name, value in parse_qsl(parts.query, keep_blank_values=True)}
     if scheme == "rediss":
-        address = replace(address, tls=RedisTls(*(query.pop(name, None) for name in TLS_FILES)))
+        address = replace(address, tls=RedisTls(query.pop(_CA, None), query.pop(_CERTIFICATE, None)))
     return _with_sentinels(address, path, query) if kind == "sentinel" else _with_path(address, path, query)
 
 
@@ -105,7 +105,7 @@ def _endpoint(text: str, port: int) -> RedisServer:
 
 def _with_path(address: RedisAddress, path: list[str], query: dict[str, str | None]) -> RedisAddress:
     if query:
-        raise ValueError(f"may only have {' and '.join(TLS_FILES)} in its query, with rediss")
+        raise ValueError(f"may only have {_TLS_FILES}, with rediss")
     if len(path) > 1:
         raise ValueError("may have only the number of a database as its path")
     return replace(address, database=_database(path[0])) if path else address
@@ -116,8 +116,7 @@ def _with_sentinels(address: RedisAddress, path: list[str], query: dict[str, str
         raise ValueError("must have the name of the service as its path, and then the database: /service/0")
     if query.keys() - {"sentinel_username", "sentinel_password"}:
         raise ValueError(
-            "may only have sentinel_username and sentinel_password in its query, and with rediss "
-            f"{' and '.join(TLS_FILES)}"
+            f"may only have sentinel_username and sentinel_password, and with rediss {_TLS_FILES}"
         )
     database = _database(path[1]) if len(path) == 2 else 0
     return replace(address, service=path[0], database=database, **query)  # type: ignore[arg-type]  # names are known
