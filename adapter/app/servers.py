@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from adapter.app.base import Base
+from adapter.relay.background import nothing
 from adapter.relay.cleanup import CleanupTask
 from adapter.relay.eras.bridge import Bridge, Side
 from adapter.relay.server import Server, Timeouts, TransferRules
@@ -21,7 +22,7 @@ from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.settings.servers.server import ServerSettings, Transport, UpstreamSettings
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.port import ProcessUse, ReadLimit, Upstream
+from adapter.upstream.port import ReadLimit, Upstream
 from adapter.wire.eras import Era
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ class Upstreams:
     replicas: ReplicaService | None = None
     grants: UpstreamGrants | None = None
     observed: Observed | None = None
-    process_uses: dict[str, Callable[[], ProcessUse]] = field(default_factory=dict, init=False)
     shared: dict[str, SharedSessions] = field(default_factory=dict, init=False)
     """Those of the servers that are built."""
 
@@ -90,7 +90,7 @@ class Upstreams:
             start_cooldown=START_COOLDOWN,
             unreachable_cooldown=UNREACHABLE_COOLDOWN,
         )
-        made = UPSTREAMS[upstream.transport](self, entry)
+        made, attach = UPSTREAMS[upstream.transport](self, entry)
         # A hosted tool has a deadline of its own.
         total = None if upstream.kind.needs is None else settings.core.defaults.tool_call_total_seconds
         limit = None if total is None else ReadLimit(total, "core.defaults.tool_call_total_seconds")
@@ -111,14 +111,12 @@ class Upstreams:
             rules=_transfer_rules(upstream, settings.core.upstream.max_answer_bytes),
             stages=stages,
         )
-        if isinstance(made, HttpUpstream):
-            server.connections, made.on_unreachable = made, server.unreachable
+        attach(server)
         server.apart = upstream.auth.per_caller
         if grants is not None:
             grants.stand_before(server)
         if upstream.bridge == "auto" and upstream.kind.needs is not None:
             Bridge(server, self._sides(entry, server), self.base.log)
-        server.process_use = self.process_uses.get(entry.id, server.process_use)
         return server
 
     def _sides(self, entry: ServerSettings, server: Server) -> Mapping[Era, Side]:
@@ -254,7 +252,7 @@ def build_servers(upstreams: Upstreams, stages_of: Callable[[ServerSettings], St
     upstreams.shared = found.shared
     for entry in base.settings.servers:
         found.add(entry)
-    base.by_server += [*found.maps, upstreams.process_uses]
+    base.by_server += found.maps
     base.tasks.append(CleanupTask("shared sessions", found.tidy, alone=False))
     return found
 
@@ -262,7 +260,11 @@ def build_servers(upstreams: Upstreams, stages_of: Callable[[ServerSettings], St
 # --- transports -------------------------------------------------------------------------------------------------
 
 
-def _over_http(made: Upstreams, entry: ServerSettings) -> HttpUpstream:
+Attach = Callable[[Server], None]
+"""Has an upstream tell the server, once that is built, what becomes of it."""
+
+
+def _http(made: Upstreams, entry: ServerSettings) -> HttpUpstream:
     """Raises SettingsError for a URL with credentials."""
     upstream, limits = entry.upstream, made.base.settings.core.upstream
     assert upstream.url is not None, "settings refuse an upstream over HTTP without a url"
@@ -277,19 +279,32 @@ def _over_http(made: Upstreams, entry: ServerSettings) -> HttpUpstream:
         raise SettingsError([Problem(f"upstream.url of {entry.id}", str(error))]) from None
 
 
-def _over_sse(made: Upstreams, entry: ServerSettings) -> Upstream:
+def _over_http(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach]:
+    http = _http(made, entry)
+
+    def attach(server: Server) -> None:
+        server.connections, http.on_unreachable = http, server.unreachable
+
+    return http, attach
+
+
+def _over_sse(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach]:
     # Late: few servers speak the transport of 2024.
     from adapter.upstream.local.upstream import LocalUpstream
     from adapter.upstream.sse.server import SseServer
     from adapter.upstream.sse.stream import SseAddress
 
-    core, http = made.base.settings.core, _over_http(made, entry)
+    core, http = made.base.settings.core, _http(made, entry)
     limits = core.upstream.max_answer_bytes, core.upstream_request_timeout_seconds
     address, log = SseAddress(http, entry.upstream.url or "", *limits), made.base.log.bind(server=entry.id)
-    return LocalUpstream(SseServer(address, log, core.upstream.max_streams))
+
+    def attach(server: Server) -> None:
+        http.on_unreachable = server.unreachable
+
+    return LocalUpstream(SseServer(address, log, core.upstream.max_streams)), attach
 
 
-def _over_stdio(made: Upstreams, entry: ServerSettings) -> Upstream:
+def _over_stdio(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach]:
     # Late: most servers are reached over a network.
     from adapter.upstream.local.upstream import LocalUpstream
     from adapter.upstream.stdio.child import ChildProcess, ChildSpec
@@ -297,19 +312,22 @@ def _over_stdio(made: Upstreams, entry: ServerSettings) -> Upstream:
 
     log, supervisor = made.base.log.bind(server=entry.id), made.processes
     spec = ChildSpec.of(entry.upstream, made.base.settings.core.upstream.max_answer_bytes)
-    server = StdioServer(
+    stdio = StdioServer(
         entry.id, entry.upstream, lambda owner: ChildProcess.start(supervisor, spec, owner, log), log
     )
-    made.process_uses[entry.id] = lambda: server.use
-    return LocalUpstream(server)
+
+    def attach(server: Server) -> None:
+        server.process_use, stdio.on_death = (lambda: stdio.use), server.doubt
+
+    return LocalUpstream(stdio), attach
 
 
-def _hosted(made: Upstreams, entry: ServerSettings) -> Upstream:
+def _hosted(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach]:
     assert made.hosting is not None, "a hosted server asks for plans"
-    return made.hosting.servers[entry.id].upstream
+    return made.hosting.servers[entry.id].upstream, nothing
 
 
-UPSTREAMS: Mapping[Transport, Callable[[Upstreams, ServerSettings], Upstream]] = {
+UPSTREAMS: Mapping[Transport, Callable[[Upstreams, ServerSettings], tuple[Upstream, Attach]]] = {
     "streamable_http": _over_http,
     "sse": _over_sse,
     "stdio": _over_stdio,

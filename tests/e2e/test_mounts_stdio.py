@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -23,23 +26,18 @@ SMALL = """
 import json, os, sys
 place, name = sys.argv[1:]
 open(os.path.join(place, f"{name}-{os.getpid()}"), "w").close()
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message or "method" not in message:
-        continue
-    answer = {"jsonrpc": "2.0", "id": message["id"]}
-    if message["method"] == "initialize":
-        answer["result"] = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
-                            "serverInfo": {"name": name, "version": "1"}}
-    elif message["method"] == "tools/list":
-        answer["result"] = {"tools": [{"name": "run", "inputSchema": {"type": "object"}}]}
-    elif message["method"] == "tools/call":
-        answer["result"] = {"content": [{"type": "text", "text": f"{name} {os.getpid()}"}]}
-    elif message["method"] == "ping":
-        answer["result"] = {}
-    else:
-        answer["error"] = {"code": -32601, "message": "Method not found"}
-    print(json.dumps(answer), flush=True)
+for message in map(json.loads, sys.stdin):
+    if not {"id", "method"} <= message.keys(): continue
+    results = {
+        "initialize": {"protocolVersion": message.get("params", {}).get("protocolVersion"),
+                       "capabilities": {"tools": {}}, "serverInfo": {"name": name, "version": "1"}},
+        "tools/list": {"tools": [{"name": "run", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": f"{name} {os.getpid()}"}]},
+        "ping": {},
+    }
+    found = results.get(message["method"])
+    answer = {"result": found} if found is not None else {"error": {"code": -32601, "message": "Method not found"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
 """
 """A server of few bytes, which leaves a file for each process that was ever started."""
 
@@ -52,22 +50,15 @@ class Folder:
         self.started.mkdir()
         names = [f"s{number}" for number in range(count)]
         self.tools = [f"{name}_run" for name in names]
-        servers = [
-            {
-                "id": name,
-                "mount_path": f"/mcp/{name}",
-                "upstream": {
-                    "transport": "stdio",
-                    "command": sys.executable,
-                    "args": ["-S", "-c", SMALL, str(self.started), name],
-                },
-            }
-            for name in names
-        ]
+        program = {
+            "transport": "stdio",
+            "command": sys.executable,
+            "args": ["-S", "-c", SMALL, str(self.started)],
+        }
+        servers = [{"id": each, "upstream": {**program, "args": [*program["args"], each]}} for each in names]
         mount = {"id": "all", "servers": ["*"], "list_timeout_seconds": PATIENCE}
-        self.front = Adapter(
-            place, {"storage": {"root": str(place / "data")}, "servers": servers, "mounts": [mount]}
-        )
+        settings = {"storage": {"root": str(place / "data")}, "servers": servers, "mounts": [mount]}
+        self.front = Adapter(place, settings)
 
     @property
     def processes(self) -> Counter[str]:
@@ -94,3 +85,17 @@ async def test_clients_that_only_list_start_one_process_of_each_server(
                 for client in clients:
                     assert await client.listed() == (folder.tools, [])
         assert set(folder.processes.values()) == {1}, folder.processes
+
+
+async def test_a_program_that_has_ended_is_missing_at_once(tmp_path: Path) -> None:
+    """Where it cannot be started again; nobody waits for a ping, nor until the list is half a minute old."""
+    folder = Folder(tmp_path, 1)
+    async with folder.front as front, listener(f"{front.base}/mcp/all", "legacy") as client:
+        assert await client.listed() == (folder.tools, [])
+        (started,) = folder.started.iterdir()
+        shutil.rmtree(folder.started)
+        os.kill(int(started.name.rpartition("-")[2]), signal.SIGKILL)
+        # Sooner than the next ping.
+        async with asyncio.timeout(9):
+            while (await client.listed())[1] != ["s0"]:
+                await asyncio.sleep(0.05)

@@ -6,6 +6,8 @@ open no sessions, so those of one principal share a process. So do the sessions 
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from structlog.typing import FilteringBoundLogger
@@ -35,6 +37,9 @@ from adapter.wire.line_messages import LineMessage, agreed_version
 MOST_SESSIONS = 100_000
 """Sessions of one server, also those whose process rests."""
 
+NEWS_PAUSE = 30.0
+"""Seconds for which no further process that ends by itself is told of: a program may end after each answer."""
+
 
 class StdioServer:
     """Serves sessions by processes that ``start`` starts; see ``Processes``.
@@ -61,6 +66,9 @@ class StdioServer:
         # Both by principal; where all share a process there is one.
         self._modern: dict[str, NoSession] = {}
         self._shared: dict[str, ManySessions] = {}
+        self.on_death: Callable[[], None] = lambda: None
+        """Is called when a process has ended by itself."""
+        self._quiet_until = 0.0
 
     def __repr__(self) -> str:
         return f"<StdioServer {self._name!r}: {len(self.sessions)} sessions, {self.use.running} processes>"
@@ -222,3 +230,7 @@ class StdioServer:
         for session in conversation.audience.sessions if conversation.audience is not None else ():
             if self._of_session.pop(session, None) is not None:
                 session.end()
+        now = asyncio.get_running_loop().time()
+        if not conversation.was_left and now >= self._quiet_until:
+            self._quiet_until = now + NEWS_PAUSE
+            self.on_death()

@@ -14,7 +14,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from adapter.app import App, servers
+from adapter.app import App
 from adapter.relay.mounts.lists import NO_SUCH_CURSOR, SNAPSHOT_SECONDS
 from adapter.rules.mounts.lists import PAGE, TOOLS
 from adapter.state.memory import MemoryStore
@@ -202,11 +202,8 @@ async def test_a_call_that_is_refused_makes_its_server_missing_at_once(tmp_path:
                 await asyncio.sleep(0.05)
 
 
-async def test_a_server_whose_breaker_is_open_is_missing_for_its_own_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_whose_breaker_is_open_is_missing_for_its_own_reason(tmp_path: Path) -> None:
     """With the time of the next look; where nothing accepts connections that is long before the cool-down's end."""
-    monkeypatch.setattr(servers, "UNREACHABLE_COOLDOWN", 0.05)
     ping = {"enabled": True, "interval_seconds": 0.02, "open_cooldown_seconds": 600}
     apps: list[App] = []
     async with mount(tmp_path, {"a": tooled("a", "run")}, core={"upstream_ping": ping}, apps=apps) as (
@@ -214,10 +211,12 @@ async def test_a_server_whose_breaker_is_open_is_missing_for_its_own_reason(
         client,
     ):
         assert await missing(client) == {}
-        await ups["a"].stop()
         breaker = apps[0].server_parts.by_id["a"].breaker
+        assert breaker is not None and breaker.unreachable_cooldown == 5.0
+        breaker.unreachable_cooldown = 0.05
+        await ups["a"].stop()
         async with asyncio.timeout(20):
-            while breaker is None or breaker.allows_calls() or "again in" not in (await missing(client))["a"]:
+            while breaker.allows_calls() or "again in" not in (await missing(client))["a"]:
                 await asyncio.sleep(0.01)
         assert (await missing(client))["a"].endswith(
             "it refused the connection. Try again when it is back. The adapter asks it again in 1 s."
