@@ -110,6 +110,7 @@ class MountLists(StoreListener):
             SNAPSHOTS, KEPT_BYTES, lambda held: Weight(id(held.found), held.found.size)
         )
         self._names, self._uris = LastUsed(KEPT), LastUsed(KEPT)
+        self._by_id = {each.id: each for each in self.servers}
         for each in self.servers:
             each.on_held, each.listeners = self.tables.clear, self.listeners
         self._listless = {
@@ -142,9 +143,8 @@ class MountLists(StoreListener):
                     self._changed(server, shape)
 
     def _changed(self, server: str, shape: ListShape) -> None:
-        for each in self.servers:
-            if each.id == server:
-                each.changed(shape)
+        if (held := self._by_id.get(server)) is not None:
+            held.changed(shape)
 
     async def leave(self, within: float) -> None:
         """End the adapter's own sessions, at servers as far as that takes no longer than ``within`` seconds."""
@@ -155,7 +155,7 @@ class MountLists(StoreListener):
 
     def are_alike(self, server: str, shapes: Collection[ListShape]) -> bool:
         """Tell whether all callers see the same in these lists of a server."""
-        return all(each.are_alike(shapes) for each in self.servers if each.id == server)
+        return self._by_id[server].are_alike(shapes)
 
     # --- lists ------------------------------------------------------------------------------------------------
 
@@ -282,9 +282,9 @@ class MountLists(StoreListener):
                 self.on_hidden(each)
 
     async def _names_of(self, shape: ListShape, held: HeldList) -> ServerNames:
-        server = held.entries.server
-        rules, own = self.rules.naming(shape), self._own(shape, server)
-        return await in_turns(ServerNames.of(rules, server, held.entries.names, own))
+        server, _, _ = held.entries
+        names, own = held.entries.names, self._own(shape, server)
+        return await in_turns(ServerNames.of(self.rules.naming(shape), server, names, own))
 
     def _own(self, shape: ListShape, server: str) -> frozenset[str]:
         return self.rules.own_tools.get(server, frozenset()) if shape is TOOLS else frozenset()

@@ -1,32 +1,57 @@
-"""The entrance of a merged mount: each request goes to the relay of the server that it is about."""
+"""The entrance of a merged mount: each request goes to the relay of the server that it is about, which judges it.
+
+What a mount says itself: to ``initialize`` and ``server/discover``, and to requests of the modern era that do not say
+what they have to of their client (MCP 2026-07-28, "_meta" and "Versioning").
+"""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from adapter.errors import BadRequest, SessionMissing
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, Exchanges
 from adapter.relay.mounts.code_mode import MountCodeMode
 from adapter.relay.mounts.lists import MountLists
-from adapter.relay.mounts.own_answers import CAPABILITIES, joined_instructions, refused, require_meta
 from adapter.relay.mounts.requests import LISTS_OF, MemberRequests, is_routed
 from adapter.relay.mounts.sessions import MountRequest, MountSessions
 from adapter.relay.mounts.streams import MountStreams
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
+from adapter.rules.eras.legacy_requests import CAPABILITIES_KEY
 from adapter.rules.eras.modern_results import SERVER_INFO_KEY
 from adapter.rules.mounts.lists import KINDS
 from adapter.rules.results.tool_results import rpc_result
-from adapter.wire.envelope import METHOD_NOT_FOUND, Envelope, Kind, parse
+from adapter.wire.envelope import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    Envelope,
+    Kind,
+    error_response,
+    parse,
+    value_at,
+)
 from adapter.wire.eras import LEGACY, LEGACY_VERSIONS, MODERN_VERSIONS
-from adapter.wire.rpc_refusals import RpcRefused
+from adapter.wire.names import VERSION_KEY
+from adapter.wire.rpc_refusals import RpcRefused, require_version, status_of
 from adapter.wire.shared_ids import named
 
 SET_LEVEL = "logging/setLevel"
+
+LONGEST_INSTRUCTIONS: Final = 16 << 10
+"""Characters of the instructions of one server that are joined with the others'."""
+
+CAPABILITIES: Final[dict[str, Any]] = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "completions": {},
+    "logging": {},
+}
+"""Of every mount, before any server has been asked: what a server lacks is empty."""
 
 _DISCOVERED = {
     "resultType": "complete",
@@ -103,7 +128,8 @@ class MergedMount:
             try:
                 return await self._answer(request)
             except RpcRefused as why:
-                return refused(envelope, ask.sender.era, why)
+                body = error_response(envelope.id_bytes, why.code, str(why), why.data)
+                return ClientResponse(status_of(why.code, ask.sender.era), [JSON], body)
 
     async def leave(self, within: float) -> None:
         """End what the mount itself does, at servers as far as that takes no longer than ``within`` seconds."""
@@ -163,3 +189,23 @@ class MergedMount:
         elif request.is_modern or method != "ping":
             raise RpcRefused(METHOD_NOT_FOUND, f"Method not found: {method[:128]}")
         return {}
+
+
+def joined_instructions(servers: Iterable[tuple[str, str | None]]) -> str | None:
+    """The instructions of all servers, each under the name of its server; None where there are none."""
+    parts = []
+    for server, text in servers:
+        if text is not None and (text := text.strip()):
+            cut = text if len(text) <= LONGEST_INSTRUCTIONS else text[: LONGEST_INSTRUCTIONS - 1] + "…"
+            parts.append(f"# {server}\n\n{cut}")
+    return "\n\n".join(parts) or None
+
+
+def require_meta(body: bytes) -> None:
+    """Raise RpcRefused for a request with this body that does not say what it has to."""
+    meta = value_at(parse(body), "params", "_meta")
+    meta = meta if isinstance(meta, dict) else {}
+    missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
+    if missing:
+        raise RpcRefused(INVALID_PARAMS, f"params._meta is missing {' and '.join(missing)}.")
+    require_version(meta[VERSION_KEY])

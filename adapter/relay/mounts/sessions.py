@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -148,7 +148,8 @@ class MountSessions(StoreListener):
         # Sessions at servers that other processes may open while a stream waits for their words here, by their keys.
         self._awaited: dict[str, tuple[MountSession, Server]] = {}
         self._looks = BackgroundTasks()
-        self._unsure = self._sweeping = False
+        self._unseen: set[str] = set()
+        self._is_looking = False
         if sessions.store.shared:
             sessions.store.listeners.append(self)
 
@@ -307,31 +308,30 @@ class MountSessions(StoreListener):
 
     def row_changed(self, table: str, key: str) -> None:
         """See StoreListener."""
-        awaited = self._awaited.get(key) if table == TABLE else None
-        if awaited is not None and awaited[1].id not in awaited[0].members:
-            self._looks.run(self._look(*awaited))
+        if table == TABLE and key in self._awaited:
+            self._look_at((key,))
 
     def rows_unknown(self) -> None:
         """See StoreListener."""
-        self._unsure = True
-        if self._awaited and not self._sweeping:
-            self._sweeping = True
-            self._looks.run(self._look_at_all())
+        self._look_at(self._awaited)
 
-    async def _look_at_all(self) -> None:
-        """Look for all that is awaited, and again while anything may have changed meanwhile."""
-        try:
-            while self._unsure and self._awaited:
-                self._unsure = False
-                for session, server in list(self._awaited.values()):
-                    await self._look(session, server)
-                await asyncio.sleep(LOOK_AGAIN)
-        finally:
-            self._sweeping = False
+    def _look_at(self, keys: Iterable[str]) -> None:
+        self._unseen.update(keys)
+        if self._unseen and not self._is_looking:
+            self._is_looking = True
+            self._looks.run(self._look())
 
-    async def _look(self, session: MountSession, server: Server) -> None:
-        with suppress(AdapterError):
-            await self.is_open(session, server)
+    async def _look(self) -> None:
+        """Look for what is awaited, and again for what others may have opened meanwhile."""
+        while keys := self._unseen:
+            self._unseen = set()
+            for key in keys:
+                if (awaited := self._awaited.get(key)) is not None:
+                    with suppress(AdapterError):
+                        await self.is_open(*awaited)
+            # A store that tells of any change all the time is not asked for everything as often.
+            await asyncio.sleep(LOOK_AGAIN if len(keys) > 1 else 0)
+        self._is_looking = False
 
     async def leave(self) -> None:
         """Stop looking for what other processes do."""

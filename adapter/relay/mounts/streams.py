@@ -64,11 +64,11 @@ class MergedStream:
     left: Callable[[], None] = field(default=nothing, init=False)
     _pieces: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(WAITING), init=False)
     _reading: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
-    _over: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _is_over: bool = field(default=False, init=False)
 
     def carry(self, server: Server, ask: Asked, after: str | None = None) -> None:
         """Carry the stream of that server too, from behind the event ``after`` if there is one."""
-        if server.id not in self._reading and not self._over.is_set():
+        if server.id not in self._reading and not self._is_over:
             self._reading[server.id] = asyncio.get_running_loop().create_task(self._carry(server, ask, after))
 
     def listen(self) -> None:
@@ -88,29 +88,25 @@ class MergedStream:
 
     def end(self) -> None:
         """End the stream: its client has gone, or its session has ended."""
-        self._over.set()
+        self._is_over = True
         self.lists.listeners.streams.discard(self.tell)
         for task in self._reading.values():
             task.cancel()
+        if self._pieces.full():
+            self._pieces.get_nowait()
+        self._pieces.put_nowait(b"")
         left, self.left = self.left, nothing
         left()
 
     async def pieces(self, first: bytes = b"") -> AsyncGenerator[bytes, None]:
         """What the servers say, as it comes, behind the ``first`` piece if there is one."""
-        over = asyncio.ensure_future(self._over.wait())
-        taking: asyncio.Future[bytes] = over.get_loop().create_future()
         try:
             if first:
                 yield first
-            while True:
-                taking = asyncio.ensure_future(self._pieces.get())
-                await asyncio.wait((taking, over), return_when=asyncio.FIRST_COMPLETED)
-                if not taking.done():
-                    return
-                yield taking.result()
+            # Nothing is the end.
+            while piece := await self._pieces.get():
+                yield piece
         finally:
-            taking.cancel()
-            over.cancel()
             self.end()
 
     def answer(self, release: Callable[[], None], first: bytes = b"") -> ClientResponse:

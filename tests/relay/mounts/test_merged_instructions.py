@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adapter.relay.mounts.own_answers import LONGEST_INSTRUCTIONS, joined_instructions
+from adapter.relay.mounts.merged import LONGEST_INSTRUCTIONS, joined_instructions
 
 
 def test_instructions_stand_under_the_name_of_their_server() -> None:

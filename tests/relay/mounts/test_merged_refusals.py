@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.relay.mounts.own_answers import require_meta
+from adapter.relay.mounts.merged import require_meta
 from adapter.wire.rpc_refusals import RpcRefused
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
