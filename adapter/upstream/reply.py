@@ -140,10 +140,9 @@ class HttpReply(PouredReply):
     def settle_whole(self) -> None:
         """Decide what ``whole`` is: the answer is on its way to the caller."""
         if self._connection is None:
-            self.whole = self._joined()
+            self.whole = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
 
     def _take(self) -> bytes:
-        # Written out: a call of ``_joined`` for each chunk of a stream would be seen in its cost.
         piece = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         unread = self.buffered
         self._chunks.clear()
@@ -154,9 +153,6 @@ class HttpReply(PouredReply):
             if unread > PAUSE_ABOVE:
                 connection.resume()
         return piece
-
-    def _joined(self) -> bytes:
-        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
 
 
 def again(failure: Exception) -> Exception:
