@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from functools import partial
-from pathlib import Path
 
 import pytest
 
 from tests.edge.company import StartCompany, company_of
 from tests.edge.conftest import StartAdapter, StartUpstream
-from tests.edge.hostile import StartScene, scene_of
 from tests.oauth.protected import answer
 from tests.oauth.token_serving import ProtectedUpstream, TokenServer, token_server
 from tests.telemetry.collectors import Collector, http_collector
-
-
-@pytest.fixture
-def hostilities(
-    upstream: StartUpstream, adapter: StartAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> StartScene:
-    """``async with hostilities() as scene``: an adapter under attack, and the checks of what the attack left."""
-    return partial(scene_of, upstream, adapter, tmp_path, capsys)
 
 
 @pytest.fixture
