@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
 from adapter.app.edge import build_guard
 from adapter.edge.api.routes import PatternBranch
 from adapter.edge.console.page_files import ServerPages
 from adapter.edge.http.request import Branch
-from tests.edge.conftest import Adapter, StartAdapter, StartRoad, StartUpstream
-from tests.edge.hosting import furnished, serving
-from tests.edge.raw import Exchange, result
+from tests.edge.conftest import Adapter, StartRoad
+from tests.edge.raw import Exchange
 
 CONSOLE = {"enabled": True, "allow_execute": True}
 
@@ -68,35 +65,6 @@ def branches_of(front: Adapter) -> list[Branch]:
     ]
 
 
-async def test_calls_go_to_the_server_and_stay_in_one_session(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
-    """Of the caller's own, which ends with the adapter."""
-
-    async def script(exchange: Exchange) -> None:
-        number = exchange.message["id"]
-        assert isinstance(number, int)
-        if exchange.message["method"] == "tools/list":
-            listed = {
-                "jsonrpc": "2.0",
-                "id": number,
-                "result": {"tools": [{"name": "tool", "inputSchema": {}}]},
-            }
-            await exchange.json(orjson.dumps(listed))
-        else:
-            await exchange.json(result(number))
-
-    async with upstream(script) as up:
-        async with adapter(up, console=CONSOLE) as front, front.client() as client:
-            for _ in range(2):
-                head, body = await client.request(
-                    "POST", b"{}", "/explorer/raw/tools/tool/call", accept="*/*"
-                )
-                assert head.status == 200
-                assert orjson.loads(body) == {"content": [{"type": "text", "text": "done"}], "isError": False}
-        assert up.opened == 1 and len(up.calls("tools/list")) == 1 and len(up.calls("DELETE")) == 1
-
-
 async def test_what_came_of_a_streamed_call_is_what_is_told_of_it(road: StartRoad) -> None:
     """An event stream begins with 200 whatever its result's status is."""
 
@@ -130,24 +98,3 @@ async def test_the_plot_frame_gets_its_script(road: StartRoad) -> None:
             assert (path, head.status) == (path, status)
         head, _ = await client.request("GET", path="/explorer/assets/now/js/frame.js", host="evil.example")
         assert head.status == 421
-
-
-async def test_hosted_tools_walk_their_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their validation, their statements and their failures, over HTTP as over MCP."""
-    place = furnished(tmp_path / "shop")
-    monkeypatch.setenv("FOLDER", str(place / "data"))
-    async with serving(place, console__enabled=True, console__allow_execute=True) as front:
-        adapter = Adapter(front.app, front.port)
-
-        async def call(name: str, body: bytes) -> tuple[int, Any]:
-            async with adapter.client() as client:
-                path = f"/explorer/shop/tools/{name}/call"
-                head, said = await client.request("POST", body, path, accept="*/*")
-                return head.status, orjson.loads(said)
-
-        status, body = await call("get-user", b'{"user_id":1}')
-        assert status == 200 and orjson.loads(body["content"][0]["text"]) == [{"id": 1, "name": "ann"}]
-        status, body = await call("get-user", b"{}")
-        assert status == 500 and body["isError"] is True and "_meta" not in body
-        assert (await call("rename", b"{oops"))[0] == 400
-        assert (await call("hidden", b"{}"))[0] == 404

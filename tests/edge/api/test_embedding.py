@@ -64,32 +64,47 @@ async def embedded(handler: Callable[..., Any] = answer, **options: Any) -> Asyn
 # --- the specification's test criteria ------------------------------------------------------------------------
 
 
-async def test_e8_1_a_successful_call() -> None:
-    """200 with the content and ``_meta`` with the trace."""
-    async with embedded() as host:
-        response, body = await host.call("weather", b'{"city":"Rome"}')
-    assert response.status == 200 and response.content_type == "application/json"
-    expected = {
-        "content": says("weather {'city': 'Rome'}"),
-        "isError": False,
-        "_meta": {"_trace_id": "abc-123"},
-    }
+ROME = says("weather {'city': 'Rome'}")
+TRACED = {"_meta": {"_trace_id": "abc-123"}}
+CLOSED = "the weather station is closed"
+CRITERIA: dict[str, tuple[Callable[..., Any], str, bytes, int, dict[str, Any]]] = {
+    "a successful call": (
+        *(answer, "weather", b'{"city":"Rome"}', 200),
+        {"content": ROME, "isError": False, **TRACED},
+    ),
+    "a logical error": (
+        *(always(says("no such city"), True, "abc-123"), "weather", b"{}", 500),
+        {"content": says("no such city"), "isError": True, **TRACED},
+    ),
+    "an unknown tool": (answer, "nope", b"{}", 404, {"error": "Tool not found: nope"}),
+    "an invalid body is taken for {}": (
+        *(answer, "weather", b"{this is not json", 200),
+        {"content": says("weather {}"), "isError": False, **TRACED},
+    ),
+    "an exception": (
+        *(raising(CLOSED), "weather", b"{}", 500),
+        {"content": says(CLOSED), "isError": True},
+    ),
+    "no trace": (
+        *(always(says("x"), False, None), "weather", b"{}", 200),
+        {"content": says("x"), "isError": False},
+    ),
+    "an empty trace": (
+        *(always(says("x"), False, ""), "weather", b"{}", 200),
+        {"content": says("x"), "isError": False},
+    ),
+}
+"""The handler, the tool and the body of a call, and the status and the body of its answer."""
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+async def test_e8_what_a_call_is_answered(criterion: str) -> None:
+    """Content and ``_meta`` with the trace where there is one; a failure is 500 with its result."""
+    handler, tool, sent, status, expected = CRITERIA[criterion]
+    async with embedded(handler) as host:
+        response, body = await host.call(tool, sent)
+    assert response.status == status and response.content_type == "application/json"
     assert body == expected
-
-
-async def test_e8_2_a_logical_error() -> None:
-    """500 with ``isError: true``, and its trace too."""
-    async with embedded(always(says("no such city"), True, "t")) as host:
-        response, body = await host.call("weather")
-    assert response.status == 500
-    assert body == {"content": says("no such city"), "isError": True, "_meta": {"_trace_id": "t"}}
-
-
-async def test_e8_3_an_unknown_tool() -> None:
-    """404 that names it."""
-    async with embedded() as host:
-        response, body = await host.call("nope")
-    assert (response.status, body) == (404, {"error": "Tool not found: nope"})
 
 
 async def test_e8_4_execution_is_disabled() -> None:
@@ -100,29 +115,6 @@ async def test_e8_4_execution_is_disabled() -> None:
         assert (await host.call("nope"))[0].status == 403
     async with hosting(create_app(tools=TOOLS, handle_call=answer)) as host:
         assert (await host.call("weather"))[0].status == 403
-
-
-async def test_e8_5_an_invalid_body() -> None:
-    """Taken for ``{}``; the tool runs."""
-    async with embedded() as host:
-        response, body = await host.call("weather", b"{this is not json")
-    assert response.status == 200 and body["content"] == says("weather {}")
-
-
-async def test_e8_6_an_exception() -> None:
-    """500 with ``isError: true`` and its message as the content, and no trace."""
-    async with embedded(raising("the weather station is closed")) as host:
-        response, body = await host.call("weather")
-    assert response.status == 500
-    assert body == {"content": says("the weather station is closed"), "isError": True}
-
-
-@pytest.mark.parametrize("trace", [None, ""])
-async def test_e8_7_no_trace(trace: str | None) -> None:
-    """No ``_meta`` at all."""
-    async with embedded(always(says("x"), False, trace)) as host:
-        _, body = await host.call("weather")
-    assert body == {"content": says("x"), "isError": False}
 
 
 # --- what hosts bring -----------------------------------------------------------------------------------------

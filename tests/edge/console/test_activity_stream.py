@@ -27,7 +27,6 @@ from tests.edge.consoling import (
     Shop,
     StartConsole,
     bearer,
-    listed,
     opened_console,
     tool,
 )
@@ -192,30 +191,3 @@ async def test_the_stream_ends_when_the_adapter_stops(tmp_path: Path, upstream: 
 
 async def all_of(client: RawClient) -> list[tuple[str, Any]]:
     return [each async for each in pieces(client)]
-
-
-async def test_a_slow_watcher_is_told_what_it_missed(console: StartConsole) -> None:
-    """It holds up no call, and what waits for it is bounded."""
-    async with console(Shop(), core=OFF) as (_, front, agent), front.client() as slow:
-        await watch(slow)
-        for _ in range(400):
-            front.recent.begin()
-            front.recent.end(
-                {
-                    "at": 1.0,
-                    "server": "raw",
-                    "http": "POST",
-                    "method": "ping",
-                    "name": None,
-                    "status": 200,
-                    "outcome": "ok",
-                    "ms": 1.0,
-                },
-                None,
-            )
-        await agent.initialize()
-        live = pieces(slow)
-        kind, told = await anext(live)
-        assert (kind, told) == ("lost", {"count": 400 - 256})
-        assert [(await anext(live))[0] for _ in range(256)] == ["exchange"] * 256
-        await listed(agent)

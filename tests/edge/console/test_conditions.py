@@ -142,6 +142,9 @@ async def test_drift_is_remembered_with_what_changed_and_since_when(
         async with opened_console(tmp_path, up) as front, front.client() as agent:
             (again,) = await front.get("/servers")
             assert again["met"] == met and again["condition"]["notes"] == [note]
+            _, body = await agent.request("GET", path="/healthz")
+            health = orjson.loads(body)["servers"][0]["tools"]
+            assert (health["drift"], health["by"]) == ("remembered", "anonymous")
             shop.tools = (READ,)
             await agent.initialize()
             await listed(agent)

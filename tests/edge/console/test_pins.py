@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import (
     AGENT,
     AUTH,
@@ -22,7 +21,6 @@ from tests.edge.consoling import (
     StartConsole,
     bearer,
     listed,
-    opened_console,
     tool,
 )
 from tests.edge.raw import RawClient, call_body
@@ -131,51 +129,6 @@ async def test_a_hostile_catalogue_makes_no_endless_answer(console: StartConsole
         assert told["tools"][-1]["changes"][0] == {"path": "description", "before": None, "after": None}
 
 
-# --- asking twice ---------------------------------------------------------------------------------------------
-
-
-async def test_trying_again_moves_no_baseline(console: StartConsole) -> None:
-    """A refused list of the tool API stays refused, in a new tab too; health and the console remember since when."""
-    shop = Shop(CLICK, SHOOT)
-    ending = {"tool_definition_pinning": {"block_error_session_action": "invalidate"}}
-    execute = {"allow_execute": True}
-    async with console(shop, core=ending, console=execute) as (_, front, _):
-        assert (await tools_of(front))[0] == 200
-        assert (await remembered(front))["drift"] == "none"
-        shop.tools = (EVIL, SHOOT)
-        for tab in ("", "", "one", "two"):
-            status, answer = await tools_of(front, tab)
-            assert status == 409 and "An operator has to accept them." in str(answer)
-        health = await remembered(front)
-        assert (health["drift"], health["by"], health["sessions"]) == ("remembered", "anonymous", 1)
-        told = await front.get("/pins/raw")
-        (met,) = told["remembered"]["catalogues"]
-        assert (told["drift"], met["digest"], met["counts"]["changed"]) == (1, told["digest"], 1)
-        # What it takes back is not forgotten either.
-        shop.tools = (CLICK, SHOOT)
-        assert (await tools_of(front))[0] == 200
-        told = await front.get("/pins/raw")
-        assert told["drift"] == 0 and told["remembered"]["sessions"] == 1
-        assert (await front.get("/servers"))[0]["remembered"] is True
-        assert (await front.accept(told["digest"]))[0] == 200
-        assert (await remembered(front))["drift"] == "none"
-
-
-async def tools_of(front: Console, tab: str = "") -> tuple[int, Any]:
-    """What the tool API says of the server's tools."""
-    fields = {"x-adapter-session": tab} if tab else {}
-    async with front.client() as client:
-        head, body = await client.request("GET", b"", "/explorer/raw/tools", **fields)
-    return head.status, orjson.loads(body)
-
-
-async def remembered(front: Console) -> Any:
-    """What health says of the server's tools."""
-    async with front.client() as client:
-        _, body = await client.request("GET", b"", "/healthz")
-    return orjson.loads(body)["servers"][0]["tools"]
-
-
 # --- who may accept -------------------------------------------------------------------------------------------
 
 
@@ -195,18 +148,6 @@ async def test_only_operators_accept(console: StartConsole, token: str | None, s
         assert (told["origin"] == "accepted") is (status == 200)
 
 
-async def test_what_is_accepted_is_what_was_shown(console: StartConsole) -> None:
-    """Tools that changed since get 409, and nothing is accepted."""
-    shop = Shop(CLICK, SHOOT)
-    async with console(shop) as (_, front, agent):
-        digest = await drifted(front, shop, agent)
-        shop.tools = (EVIL,)
-        await listed(agent)
-        status, answer = await front.accept(digest)
-        assert status == 409 and "have changed again" in answer["detail"]
-        assert (await front.get("/pins/raw"))["origin"] == "first_seen"
-
-
 async def test_a_session_that_is_open_goes_on_with_what_was_accepted(console: StartConsole) -> None:
     """Refused for drift until then, it is served at once after; nobody has to begin anew."""
     shop = Shop(CLICK, SHOOT)
@@ -222,18 +163,6 @@ async def test_a_session_that_is_open_goes_on_with_what_was_accepted(console: St
         async with front.client() as newcomer:
             await newcomer.initialize(**bearer(AGENT))
             assert "result" in await listed(newcomer, AGENT)
-
-
-async def test_what_was_accepted_outlasts_the_adapter(tmp_path: Path, upstream: StartUpstream) -> None:
-    """It is what mcp-adapter pins accept would have written."""
-    shop = Shop(CLICK, SHOOT)
-    async with upstream(shop) as up:
-        async with opened_console(tmp_path, up) as front, front.client() as agent:
-            digest = await drifted(front, shop, agent)
-            assert (await front.accept(digest))[0] == 200
-        async with opened_console(tmp_path, up) as front:
-            told = await front.get("/pins/raw")
-            assert (told["digest"], told["drift"], told["origin"]) == (digest, 0, "accepted")
 
 
 async def test_two_operators_at_once_agree_or_one_is_told(console: StartConsole) -> None:
