@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import orjson
 import pytest
 
-from adapter.upstream.http import HttpUpstream
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
-from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body, event, initialize_result
+from tests.edge.raw import Exchange, call_body, initialize_result
 
 SHARED = {"upstream": "principal"}
 KEPT = {"missing_id": "principal"}
@@ -34,30 +31,6 @@ async def named(exchange: Exchange) -> None:
     assert isinstance(params, dict)
     answer = {"jsonrpc": "2.0", "id": message["id"], "result": params["name"]}
     await exchange.json(orjson.dumps(answer))
-
-
-@asynccontextmanager
-async def shared_by_two(
-    in_session: StartRoad,
-) -> AsyncIterator[tuple[RawUpstream, tuple[RawClient, RawClient]]]:
-    """Two clients with sessions of their own, which share one at the server."""
-    async with in_session(named, sessions=SHARED) as (up, front, ada), front.client() as ben:
-        await ben.initialize()
-        yield up, (ada, ben)
-
-
-async def test_default_refuses_a_request_without_id(road: StartRoad) -> None:
-    """A server that issues ids wants them, and so does the adapter: 400 that says what to do."""
-    async with road() as (up, _, client):
-        head, body = await client.request("POST", call_body())
-        assert head.status == 400 and b"send initialize first" in body
-        assert up.calls("tools/call") == [] and up.sessions == set()
-
-
-async def test_default_has_nothing_before_the_upstream(road: StartRoad) -> None:
-    """Where no session is shared, calls go to the connection pool as they did."""
-    async with road() as (_, front, _):
-        assert isinstance(front.app.servers["raw"].upstream, HttpUpstream)
 
 
 @pytest.mark.parametrize("sessions", [KEPT, KEPT | SHARED])
@@ -97,19 +70,6 @@ async def test_session_for_every_exchange_is_one_at_the_server(
         assert len(set(ids)) == 6
 
 
-async def test_two_listeners_share_one_stream(in_session: StartRoad) -> None:
-    """News of the server reach both clients by one connection."""
-    async with shared_by_two(in_session) as (up, clients):
-        for client in clients:
-            await client.send("GET", Accept="text/event-stream")
-            assert (await client.head()).status == 200
-        (stream,) = up.calls("GET")
-        news = event(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
-        await stream.chunk(news)
-        for client in clients:
-            assert news in await client.read_until(len(news))
-
-
 async def test_tokens_never_share(road: StartRoad) -> None:
     """Each principal has a session of its own at the server, with ids or without."""
     tokens = [{"name": name, "token": name} for name in ("ada", "bea")]
@@ -125,12 +85,3 @@ async def test_tokens_never_share(road: StartRoad) -> None:
             assert isinstance(params, dict)
             by_name.setdefault(params["name"], set()).add(each.head.get("mcp-session-id"))
         assert sorted(map(len, by_name.values())) == [1, 1] and by_name["ada"] != by_name["bea"]
-
-
-async def test_server_that_restarts_is_gone_on_with(in_session: StartRoad) -> None:
-    """All sessions are gone there; two clients call at once, and one session is opened for both."""
-    async with shared_by_two(in_session) as (up, (ada, ben)):
-        up.sessions.clear()
-        answers = await asyncio.gather(ada.call("a"), ben.call("b"))
-        assert [orjson.loads(body)["result"] for _, body in answers] == ["a", "b"]
-        assert up.opened == 2

@@ -175,24 +175,6 @@ async def test_plan_says_what_becomes_of_results(
         assert finish.endswith("results up to 20480 bytes")
 
 
-async def test_cached_results_are_kept_whole(tmp_path: Path) -> None:
-    """Each caller who is answered from the cache gets an artifact of its own."""
-    async with workshop(WORKS, DEFINITIONS) as up, running(tmp_path, up.url) as front:
-        uris = []
-        for _ in range(2):
-            async with front.speaker() as speaker:
-                uri = (await speaker.call("big_kept")).result["content"][2]["uri"]
-                assert await all_of(speaker, "up", uri) == LOG
-                uris.append(uri)
-        assert uris[0] != uris[1] and len(up.calls("tools/call")) == 1
-
-
-async def test_other_tools_keep_their_bytes(tmp_path: Path) -> None:
-    """A tool that no glob names is forwarded as it is."""
-    async with workshop(WORKS) as up, running(tmp_path, up.url) as front:
-        assert (await front.call("other")).result == BIG
-
-
 async def test_caller_by_http_gets_a_preview_too(tmp_path: Path) -> None:
     """The tool API walks the same road, and its caller reads the rest with the same tool."""
     async with workshop(WORKS) as up, running(tmp_path, up.url) as front, httpx2.AsyncClient() as http:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import cycle, islice
@@ -16,21 +15,18 @@ from adapter.hosted.tools import HostedTool
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome
 from adapter.relay.sessions.session_map import TABLE
-from adapter.rules.access.replicas import replica_tag
 from adapter.rules.access.sessions import SessionRecord, decode, session_key
 from adapter.upstream.local.upstream import LocalUpstream
 from tests.edge.raw import RawClient
-from tests.edge.replicating import PATIENCE, Replica, Site, call, messages, site
+from tests.edge.replicating import Replica, Site, call, site
 from tests.hosted.serving import text
 from tests.hosted.serving import tool as hosted_tool
-from tests.waiting import until
 
 HOSTED: dict[str, Any] = {
     "upstream": {"transport": "hosted"},
     "tools": {"define": [{"name": "one", "use": "main", "statement": "SELECT 1 AS n"}]},
 }
 CONNECTORS = [{"name": "main", "connector": "sqlite", "connection_string": ":memory:"}]
-TELL = "notifications/resources/updated"
 
 
 def hosted(replica: Replica) -> HostedServer:
@@ -72,12 +68,6 @@ async def row_of(found: Site, session: str | None) -> SessionRecord:
     return decode(row.value)
 
 
-async def tell(call: PlannedCall) -> Outcome:
-    """Tells the client something outside of the call."""
-    call.client.say(TELL, {"uri": call.arguments["uri"]})
-    return text("told")
-
-
 async def capable(_: PlannedCall) -> Outcome:
     """Says so."""
     return text("capable")
@@ -92,33 +82,9 @@ async def replicas(
         started = [await found.start(name) for name in "abc"[:number]]
         for replica in started:
             await replica.registry.look()
-            offered = hosted_tool("tell", tell), hosted_tool("capable", capable), *tools
+            offered = hosted_tool("capable", capable), *tools
             hosted(replica)._tools.update({each.name: each for each in offered})
         yield found, started
-
-
-@asynccontextmanager
-async def listening(replica: Replica, session: str | None, last: str = "") -> AsyncIterator[RawClient]:
-    """A GET stream at a replica."""
-    async with replica.client(session) as listener:
-        await listener.send("GET", last_event_id=last)
-        assert (await listener.head()).status == 200
-        yield listener
-
-
-async def heard(listener: RawClient) -> tuple[str, str]:
-    """The next event of a stream: its id, and the resource that it names or else its method."""
-    async with asyncio.timeout(PATIENCE):
-        event = await listener.read_until(1)
-    message = messages(event)[0]
-    assert event.startswith(b"id: ")
-    return event.split(b"\n")[0][4:].decode(), message.get("params", {}).get("uri", message["method"])
-
-
-async def turns() -> None:
-    """Wait until every word has arrived."""
-    for _ in range(50):
-        await asyncio.sleep(0)
 
 
 async def test_calls_go_to_all_replicas_and_nothing_is_forwarded(tmp_path: Path) -> None:
@@ -137,27 +103,3 @@ async def test_calls_go_to_all_replicas_and_nothing_is_forwarded(tmp_path: Path)
                 replica.store.calls.clear()
                 await call(client, "capable")
                 assert not +replica.store.calls
-
-
-async def test_a_stream_is_resumed_where_it_was(tmp_path: Path) -> None:
-    """Its events are at B; through C the client gets what it missed, and what is said from then on."""
-    async with replicas(tmp_path) as (found, (a, b, c)), a.client() as first:
-        await begin(first)
-        async with listening(b, first.session) as listener:
-            await call(first, "tell", uri="x:1")
-            last, _ = await heard(listener)
-        await until(lambda: all(session.idle for session in hosted(b).sessions.all()), PATIENCE)
-        await call(first, "tell", uri="x:2")
-        await turns()
-        async with listening(c, first.session, last) as resumed:
-            assert (await heard(resumed))[1] == "x:2"
-            await call(first, "tell", uri="x:3")
-            last, uri = await heard(resumed)
-            assert uri == "x:3"
-        await found.kill("b", b)
-        async with listening(c, first.session, last) as anew:
-            await call(first, "tell", uri="x:4")
-            assert (await heard(anew))[1] == "x:4"
-        assert last.partition(".")[0] == replica_tag("b")
-        async with a.client(first.session) as client:
-            assert "result" in await call(client, "capable")

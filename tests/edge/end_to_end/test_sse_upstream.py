@@ -11,8 +11,7 @@ from typing import Any
 import orjson
 
 from tests.edge.conftest import Adapter, start_adapter
-from tests.edge.raw import call_body, initialize_result, modern_body, result
-from tests.upstream.raw_peer import PATIENCE
+from tests.edge.raw import call_body, initialize_result, result
 from tests.upstream.sse.scripted_server import Post, SseSite, Stream, sse_site
 
 TOOLS = {
@@ -101,25 +100,6 @@ async def test_the_fields_that_cross_are_those_of_any_upstream(tmp_path: Path) -
         assert len(heads) == 3
 
 
-async def test_a_lost_session_is_opened_again(tmp_path: Path) -> None:
-    """The call under way may have run, and is not repeated; the next one is made in a session that was opened again."""
-    async with playing() as player, adapter(tmp_path, player) as front, front.client() as client:
-        await client.initialize()
-        calling = asyncio.create_task(client.request("POST", call_body("wait", 5)))
-        async with asyncio.timeout(PATIENCE):
-            await player.waiting.get()
-        player.streams[0].breaks()
-        head, body = await calling
-        error = orjson.loads(body)
-        assert (head.status, error["id"], error["error"]["code"]) == (200, 5, -32011)
-        assert "have run" in error["error"]["message"]
-        head, body = await client.request("POST", call_body("read", 6))
-        assert (head.status, body) == (200, result(6))
-        # The stream between them was opened to see whether the server goes on with the session.
-        assert player.methods(0) == ["initialize", "tools/call"] and player.methods(1) == []
-        assert player.methods(2) == ["initialize", "notifications/initialized", "tools/call"]
-
-
 async def test_lists_are_edited_on_the_way(tmp_path: Path) -> None:
     """A consumer's upload helper is among the tools, as it is for any upstream."""
     consumer = {"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path"}
@@ -133,12 +113,3 @@ async def test_lists_are_edited_on_the_way(tmp_path: Path) -> None:
         _, body = await client.request("POST", asked)
         names = [tool["name"] for tool in orjson.loads(body)["result"]["tools"]]
         assert sorted(names) == ["raw_get_upload_url", "raw_upload_status", "read"]
-
-
-async def test_a_modern_client_is_spoken_for(tmp_path: Path) -> None:
-    """A request of 2026-07-28 opens a stream in the adapter's name, for its server speaks an earlier revision only."""
-    async with playing() as player, adapter(tmp_path, player) as front, front.client() as client:
-        await client.request(
-            "POST", modern_body(), mcp_protocol_version="2026-07-28", mcp_method="tools/call", mcp_name="tool"
-        )
-        assert player.streams

@@ -11,8 +11,6 @@ import orjson
 import pytest
 
 from adapter.relay.flow import RETRY, last_words_behind
-from adapter.relay.http_api.sessions import Who
-from adapter.rules.access.principals import NOBODY
 from adapter.wire.sse import SseReader
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.consoling import Shop, tool
@@ -33,7 +31,6 @@ from tests.edge.raw import (
     result,
     silent,
 )
-from tests.waiting import until
 
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
 Stop = Callable[[], Coroutine[Any, Any, None]]
@@ -253,20 +250,3 @@ def test_last_words_behind_a_part_of_an_event(sent: bytes) -> None:
     events = reader.feed(sent + last_words_behind(sent[-4:]))
     assert [each.event for each in events] == [b"torn"]
     assert (reader.retry, reader.rest) == (3000, b"")
-
-
-async def test_a_server_that_hangs_does_not_hold_up_the_stop(
-    upstream: StartUpstream, adapter: StartAdapter
-) -> None:
-    """Not for as long as requests may take; the next process closes what is left open there."""
-    settings: dict[str, Any] = {
-        "console": {"enabled": True},
-        "core": {"upstream_request_timeout_seconds": 60, "cleanup_interval_seconds": 0.1},
-    }
-    async with upstream(Shop(), ending=silent) as up:
-        async with asyncio.timeout(10), adapter(up, **settings) as front:
-            assert await front.app.console.sessions["raw"].tools(Who(NOBODY)) == []
-        assert len(up.calls("DELETE")) == 1 and up.sessions
-        up.ending = None
-        async with asyncio.timeout(10), adapter(up, **settings):
-            await until(lambda: not (up.sessions))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.file_tools import DOWNLOADS, WRITES, rpc
-from tests.edge.raw import Exchange, RawClient, Script, modern_fields
+from tests.edge.raw import Exchange, RawClient, Script
 
 CLOSED = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
 OWN = {"type": "object", "properties": {"artifacts": {"type": "array"}}}
@@ -87,17 +87,6 @@ async def test_never_adds_nothing(
             assert (await answer_of(client) != structured) == adds
 
 
-async def test_a_modern_client_is_answered_alike(road: StartRoad) -> None:
-    """Without a session and before it has listed the tool."""
-    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
-    params = {"name": "write", "arguments": {"filename": "a.txt"}, "_meta": meta}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    async with road(tool(OWN, {"n": 1}), server=SERVER) as (_, _, client):
-        _, body = await client.request("POST", orjson.dumps(message), **modern_fields("write"))
-        structured = orjson.loads(body)["result"]["structuredContent"]
-        assert structured.keys() == {"n", "adapter_artifacts"}
-
-
 async def test_the_addition_is_no_drift(upstream: StartUpstream, adapter: StartAdapter) -> None:
     """A server's baseline of before stays, and calls are not barred."""
     pinning = {"mode": "block", "baseline": "server"}
@@ -122,37 +111,3 @@ async def test_what_a_tool_makes_of_its_file_is_listed_too(in_session: StartRoad
         async with in_session(tool(CLOSED, {}), server={"adapters": [takes]}) as (_, _, client):
             *_, listed = (await rpc(client, "tools/list", {}))["tools"]
             assert ("artifacts" in listed["outputSchema"]["properties"]) == edits
-
-
-# --- other ways to a tool ---------------------------------------------------------------------------------------
-
-
-async def test_the_http_api_and_code_mode_show_it_too(road: StartRoad, in_session: StartRoad) -> None:
-    """One answers the data that a client gets, the other the schema and then that."""
-    console = {"enabled": True, "allow_execute": True}
-    arguments = {"filename": "a.txt"}
-    async with road(tool(CLOSED, {"n": 1}), server=SERVER, console=console) as (_, _, client):
-        _, body = await client.request("POST", orjson.dumps(arguments), "/explorer/raw/tools/write/call")
-        assert b'"artifacts":[{"uri":' in body
-    async with in_session(tool(CLOSED, {"n": 1}), server={**SERVER, "code_mode_enabled": True}) as (
-        _,
-        _,
-        client,
-    ):
-        asked = {"name": "raw_get_tool_schema", "arguments": {"name": "write"}}
-        definition = (await rpc(client, "tools/call", asked))["structuredContent"]
-        assert definition["outputSchema"]["properties"].keys() == {"n", "artifacts"}
-        asked = {"name": "raw_call_tool", "arguments": {"name": "write", "arguments": arguments}}
-        structured = (await rpc(client, "tools/call", asked))["structuredContent"]
-        assert structured.keys() == {"n", "artifacts"}
-
-
-async def test_a_kept_answer_is_that_of_the_first_call(in_session: StartRoad) -> None:
-    """A cached result has the artifacts it had, and no more."""
-    read_only = {"annotations": {"readOnlyHint": True}}
-    stages = {"write": {"cache": {"enabled": True, "ttl": "1m"}}}
-    script = tool(CLOSED, {"n": 1}, **read_only)
-    async with in_session(script, server={**SERVER, "stages": stages}) as (up, _, client):
-        first, second = await answer_of(client), await answer_of(client)
-        assert first == second and len(first["artifacts"]) == 1
-        assert len(up.calls("tools/call")) == 1

@@ -247,23 +247,7 @@ async def test_a_batch_is_for_its_server(upstream: StartUpstream, adapter: Start
             host = Host([front])
             offer = await host.offer()
             _, answer = await host.upload(offer["open_in_browser"])
-            opened, _ = await client.request(
-                "POST",
-                orjson.dumps(
-                    {
-                        "jsonrpc": "2.0",
-                        "id": 1,
-                        "method": "initialize",
-                        "params": {
-                            "protocolVersion": "2025-11-25",
-                            "capabilities": {},
-                            "clientInfo": {"name": "t", "version": "1"},
-                        },
-                    }
-                ),
-                "/two",
-            )
-            client.session = opened["mcp-session-id"]
+            await client.initialize(path="/two")
             for name, arguments in (
                 ("two_upload_status", {"upload_id": offer["upload_id"]}),
                 ("read", {"path": answer["upload_handle"]}),
