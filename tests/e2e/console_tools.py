@@ -1,8 +1,15 @@
-"""The tools of the scripted console's servers: some that people would use, some that nobody wants to meet."""
+"""The data of the scripted console, kept in ``console/*.yaml``, and the tools of its servers."""
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 Json = dict[str, Any]
 
@@ -14,140 +21,36 @@ HOSTILE_TEXT = (
 MANY = 5000
 
 
-def _object(properties: Json, *required: str) -> Json:
-    return {"type": "object", "properties": properties, "required": list(required)}
+def data(name: str, **marks: str) -> Any:
+    """A file of data, in whose texts ``now-95`` is the time 95 seconds ago, ``{hostile}`` the markup, and ``{NAME}``
+    what ``marks`` say.
+    """
+    return _filled(_read(name), {"hostile": HOSTILE_TEXT, **marks})
+
+
+@cache
+def _read(name: str) -> Any:
+    return yaml.safe_load((Path(__file__).parent / "console" / f"{name}.yaml").read_text())
+
+
+def _filled(value: Any, marks: Mapping[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_filled(each, marks) for each in value]
+    if isinstance(value, dict):
+        return {_marked(key, marks): _filled(each, marks) for key, each in value.items()}
+    if isinstance(value, str) and (moment := re.fullmatch(r"now([+-]\d+)?", value)):
+        return time.time() + int(moment[1] or 0)
+    return _marked(value, marks) if isinstance(value, str) else value
+
+
+def _marked(text: str, marks: Mapping[str, str]) -> str:
+    for name, stands_for in marks.items():
+        text = text.replace(f"{{{name}}}", stands_for)
+    return text
 
 
 TOOLS: dict[str, list[Json]] = {
-    "studio": [
-        {
-            "name": "count_words",
-            "description": "Counts lines, words and characters of a text file.",
-            "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
-            "inputSchema": _object(
-                {
-                    "path": {
-                        "type": "string",
-                        "description": "The file. Takes an upload:// handle from studio_get_upload_url.",
-                    }
-                },
-                "path",
-            ),
-        },
-        {
-            "name": "draw_landscape",
-            "title": "Paint a landscape",
-            "description": "Paints a landscape and keeps it as a PNG.",
-            "annotations": {"readOnlyHint": False, "destructiveHint": False},
-            "inputSchema": _object({"filename": {"type": "string", "default": "morning.png"}}, "filename"),
-        },
-        {
-            "name": "import_catalogue",
-            "description": "Imports a catalogue step by step, and says how far it is.",
-            "annotations": {"destructiveHint": True, "title": "Catalogue import"},
-            "inputSchema": _object(
-                {
-                    "steps": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "maximum": 1000,
-                        "default": 40,
-                        "description": "How many.",
-                    }
-                },
-                "steps",
-            ),
-        },
-        {
-            "name": "plan_trip",
-            "description": "Plans a trip: dates, people, places to stop at.\n\nNothing is booked.",
-            "annotations": {"readOnlyHint": True, "openWorldHint": True},
-            "inputSchema": {
-                **_object(
-                    {
-                        "destination": {
-                            "type": "string",
-                            "minLength": 2,
-                            "description": "Town, or the code of an airport.",
-                        },
-                        "departure": {"type": "string", "format": "date-time"},
-                        "travellers": {"type": "integer", "minimum": 1, "maximum": 9, "default": 2},
-                        "budget": {
-                            "type": ["number", "null"],
-                            "minimum": 0,
-                            "description": "For all, in euros.",
-                        },
-                        "class": {
-                            "type": "string",
-                            "enum": ["economy", "premium", "business"],
-                            "default": "economy",
-                        },
-                        "refundable": {"type": "boolean"},
-                        "stops": {
-                            "type": "array",
-                            "items": {"$ref": "#/$defs/stop"},
-                            "description": "On the way.",
-                        },
-                        "contact": {"$ref": "#/$defs/contact"},
-                        "preferences": {"type": "object", "description": "Anything else."},
-                    },
-                    "destination",
-                    "departure",
-                    "travellers",
-                ),
-                "$defs": {
-                    "stop": _object(
-                        {"place": {"type": "string"}, "nights": {"type": "integer", "minimum": 0}}, "place"
-                    ),
-                    "contact": _object(
-                        {"name": {"type": "string"}, "email": {"type": "string", "format": "email"}}
-                    ),
-                },
-            },
-        },
-        {
-            "name": "report/weekly",
-            "description": "Sales of a week, as a chart, a table and a few sentences.",
-            "annotations": {"readOnlyHint": True},
-            "inputSchema": _object(
-                {"week": {"type": "integer", "minimum": 1, "maximum": 53, "default": 32}}, "week"
-            ),
-        },
-        {
-            "name": "say_no",
-            "description": "Always reports an error.",
-            "inputSchema": _object({"because": {"type": "string"}}),
-        },
-        {
-            "name": "studio_get_upload_url",
-            "description": "Hands out a URL for one upload.",
-            "annotations": {"readOnlyHint": True},
-            "inputSchema": {"type": "object"},
-        },
-    ],
-    "browser": [
-        {
-            "name": f"browser_{action}",
-            "description": about,
-            "annotations": {"readOnlyHint": action in ("snapshot", "tabs"), "openWorldHint": True},
-            "inputSchema": _object({"url": {"type": "string", "format": "uri"}}),
-        }
-        for action, about in (
-            ("navigate", "Opens a page."),
-            ("click", "Clicks on an element of the page."),
-            ("snapshot", "What is on the page, as a tree."),
-            ("take_screenshot", "A picture of the page."),
-            ("tabs", "Lists tabs."),
-        )
-    ],
-    "warehouse": [
-        {
-            "name": "list_orders",
-            "description": "Orders of a customer, newest first.",
-            "annotations": {"readOnlyHint": True, "openWorldHint": False},
-            "inputSchema": _object({"customer": {"type": "string"}}, "customer"),
-        }
-    ],
+    **data("tools"),
     "vast": [
         {
             "name": f"tool_{number:04d}",
@@ -155,20 +58,5 @@ TOOLS: dict[str, list[Json]] = {
             "inputSchema": {"type": "object"},
         }
         for number in range(MANY)
-    ],
-    "hostile": [
-        {
-            "name": "strike",
-            "description": HOSTILE_TEXT,
-            "annotations": {"readOnlyHint": True, "title": HOSTILE_TEXT},
-            "inputSchema": _object(
-                {
-                    HOSTILE_TEXT: {"type": "string", "description": HOSTILE_TEXT, "format": HOSTILE_TEXT},
-                    "__proto__": {"type": "string"},
-                }
-            ),
-        },
-        {"name": HOSTILE_TEXT, "description": "A name of markup.", "inputSchema": {"$ref": "#"}},
-        {"name": "pour", "description": "Ten megabytes of text.", "inputSchema": {"type": "object"}},
     ],
 }
