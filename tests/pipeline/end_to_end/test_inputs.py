@@ -46,18 +46,9 @@ servers:
               n: {type: integer, default: 3}
               either: {anyOf: [{type: string}, {type: array, items: {type: string}}]}
             required: [either]
-        - name: among
-          use: main
-          statement: >-
-            SELECT name FROM things
-            WHERE name IN (SELECT value FROM json_each({{ inputs.names }})) ORDER BY name
-          inputs: {names: {type: array, items: {type: string}}}
         - name: find
           use: main
-          statement: >-
-            SELECT name FROM things
-            WHERE ({{ inputs.part }} IS NULL OR name LIKE '%{{ inputs.part }}%') ORDER BY name
-          inputs: {part: {type: string, optional: true}}
+          statement: SELECT name FROM things
         - name: pasted
           use: main
           substitution: textual
@@ -112,29 +103,6 @@ async def test_h21_v5_all_that_is_wrong_is_told_in_the_golden_form(tmp_path: Pat
     assert '<field name="lines.0.sku">Required You sent: (missing). Expected type: string.</field>' in lines
     assert "Unrecognized key(s) in object: 'hack'" in answer.text
     assert '<field name="either">' in either.text
-
-
-@pytest.mark.parametrize(
-    ("names", "found"),
-    [(["lamp", "table"], ["lamp", "table"]), ([], []), (["' OR '1'='1"], []), (["lamp') OR 1=1 --"], [])],
-)
-async def test_w1_an_array_is_bound_to_a_statement(
-    tmp_path: Path, names: list[str], found: list[str]
-) -> None:
-    """As JSON, whose members the database reads."""
-    async with shop(tmp_path) as front:
-        assert [row["name"] for row in (await front.call("among", {"names": names})).data] == found
-
-
-async def test_h20_an_optional_input_that_is_left_out_binds_null(tmp_path: Path) -> None:
-    """Left out, or null: a statement can ask for it."""
-    async with shop(tmp_path) as front, front.speaker() as speaker:
-        for arguments in ({}, {"part": None}):
-            assert len((await speaker.call("find", arguments)).data) == 3
-        assert (await speaker.call("find", {"part": "lam"})).data == [
-            {"name": "lamp"},
-            {"name": "large lamp"},
-        ]
 
 
 async def test_w1_textual_substitution_pastes_numbers_and_words(tmp_path: Path) -> None:

@@ -103,28 +103,6 @@ async def test_a_tool_that_no_glob_matches_is_untouched(tmp_path: Path, version:
         assert got == (event(answer.strip().replace(b"\r\n", b"")) if streamed else answer)
 
 
-@pytest.mark.parametrize("version", ERAS)
-async def test_a_definition_that_no_glob_matches_is_untouched(tmp_path: Path, version: str) -> None:
-    """In the list too only the tools that something is said of are other than the upstream's."""
-    definitions = {
-        "odd": {"description": "Odd.", "outputSchema": {"type": "object"}, "_meta": {"v": 1.0}, "x": 1}
-    }
-    async with (
-        workshop({"odd": {"content": []}, "listed": {"content": []}}, definitions) as up,
-        living(tmp_path, SETTINGS, {"UPSTREAM": up.url}, scripts={"around": AROUND}) as front,
-        front.speaker(version) as speaker,
-    ):
-        answer = await speaker.ask("tools/list", {})
-        assert (
-            b'{"name":"odd","inputSchema":{"type":"object"},"description":"Odd.","outputSchema":{"type":"object"},'
-            b'"_meta":{"v":1.0},"x":1}' in answer.body
-        )
-        listed = answer.result["tools"][1]
-        assert listed["description"].endswith("[Cache-Control: no-store]") and "_select" in str(
-            listed["inputSchema"]
-        )
-
-
 MIDDLEWARE = """
 servers:
   - id: up
