@@ -51,22 +51,6 @@ async def test_the_stream_is_asked_for_as_the_client_asked(site: SseSite, front:
     assert (await waits).whole == AGREED
 
 
-@pytest.mark.parametrize(
-    ("named", "target"),
-    [("messages", "/messages"), ("?s=1", "/sse?s=1"), ("{origin}/m/x?s=1", "/m/x?s=1")],
-    ids=["relative", "query", "absolute"],
-)
-async def test_an_endpoint_may_be_spelled_in_any_way(
-    site: SseSite, front: Front, named: str, target: str
-) -> None:
-    """A relative URI is one to the upstream's URL."""
-    waits = front.posting(INITIALIZE)
-    stream = await (await site.stream()).opens(named.format(origin=site.origin()))
-    assert (await site.post()).target == target
-    await stream.says(AGREED)
-    assert (await waits).status == 200
-
-
 async def test_each_session_has_a_stream_of_its_own(site: SseSite, front: Front) -> None:
     """Two clients with one id at once get each its own answer."""
     (one, first), (two, second) = await front.opened(), await front.opened()
@@ -169,18 +153,6 @@ async def test_a_notification_that_is_refused_is_told(site: SseSite, front: Fron
     assert (await waits).status == 404
 
 
-async def test_a_cancellation_reaches_the_server(site: SseSite, front: Front) -> None:
-    """It is posted as it came, and the call that it names is answered with nothing."""
-    session, stream = await front.opened()
-    waits = await front.called(session)
-    cancelled = sent("notifications/cancelled", requestId=7)
-    assert (await front.post(cancelled, session)).status == 202
-    assert (await site.post()).body == cancelled
-    assert ((await waits).status, (await waits).whole) == (202, b"")
-    await stream.says(result())
-    await front.is_answered(session, stream)
-
-
 async def test_calls_of_clients_that_left_are_bounded(site: SseSite, front: Front) -> None:
     """The oldest of too many is cancelled at the server."""
     session, _ = await front.opened()
@@ -202,20 +174,6 @@ async def test_a_deleted_session_drops_its_stream(site: SseSite, front: Front) -
     assert await listening.read(PATIENCE) == b""
     assert (await front.post(call(), session)).status == 404
     assert repr(front.server) == "<SseServer: 0 sessions>"
-
-
-async def test_a_batch_is_posted_message_by_message(site: SseSite, front: Front) -> None:
-    """Where the negotiated version has batches, each member is a message of its own and keeps its bytes."""
-    waits = front.posting(INITIALIZE)
-    stream = await (await site.stream()).opens()
-    await site.post()
-    await stream.says(AGREED.replace(b"2024-11-05", b"2025-03-26"))
-    session = header((await waits).headers, "mcp-session-id")
-    waits = front.posting(b"[" + INITIALIZED + b", " + call(1) + b"," + call(2) + b"]", session)
-    bodies = {(await site.post()).body for _ in range(3)}
-    assert bodies == {INITIALIZED, call(1), call(2)}
-    await stream.says(result(2), result(1))
-    assert (await waits).whole == b"[" + result(1) + b"," + result(2) + b"]"
 
 
 async def test_a_server_may_agree_to_a_version_of_its_own(site: SseSite, front: Front) -> None:

@@ -62,14 +62,6 @@ async def test_sessions_of_the_adapter_itself_share_a_process(upstream: LocalUps
     assert pids[0] == pids[1] != pids[2]
 
 
-async def test_an_answer_keeps_its_bytes(upstream: LocalUpstream[StdioServer]) -> None:
-    """Spaces, numbers and the order of members come as the process wrote them, under the id of the request."""
-    client = await opened(upstream)
-    line = '{ "id":7,\t"result": {"pi": 3.10, "big": 1e400, "é": "\\u00e9"}, "jsonrpc":"2.0" }'
-    reply = await client.call("raw", 7, line=line)
-    assert await read(reply) == line.encode()
-
-
 async def test_a_body_of_many_lines_reaches_the_process_as_one(upstream: LocalUpstream[StdioServer]) -> None:
     """Line ends between tokens are left out; those in strings are escapes and stay."""
     client = await opened(upstream)
@@ -98,21 +90,6 @@ async def test_a_request_that_nobody_listens_to_opens_no_stream(upstream: LocalU
     body = call("progress", token="t", n=2)
     reply = await upstream.send(UpstreamRequest("POST", fields, body, client.caller, listens=False), PATIENCE)
     assert orjson.loads(reply.whole or b"")["result"] == {"done": True}
-
-
-async def test_what_belongs_to_no_request_goes_to_the_get_stream(
-    upstream: LocalUpstream[StdioServer],
-) -> None:
-    """While none is open it goes to the newest request, and where there is none it waits."""
-    client = await opened(upstream)
-    held = await client.call("hold", 1)
-    assert (await next_events(held))[0]["params"]["data"] == "holding"
-    listening = await client.listen()
-    await client.send(message("notifications/cancelled", params={"requestId": 99}))
-    assert (await next_events(listening))[0]["params"]["data"] == "cancelled 99"
-    listening.abort()
-    held.abort()
-    await client.result("release", 2)
 
 
 async def test_a_get_stream_goes_on_behind_the_last_event(upstream: LocalUpstream[StdioServer]) -> None:
@@ -160,17 +137,6 @@ async def test_a_cancellation_is_forwarded(upstream: LocalUpstream[StdioServer])
     assert (await waits).status == 202
 
 
-async def test_a_client_that_leaves_cancels_nothing(upstream: LocalUpstream[StdioServer]) -> None:
-    """Through 2025-11-25 a lost connection is no cancellation: the call goes on."""
-    client = await opened(upstream)
-    listening = await client.listen()
-    waits = asyncio.create_task(client.call("hold", 5))
-    await next_events(listening)
-    waits.cancel()
-    await client.result("log", 6, n=1)
-    assert (await next_events(listening))[0]["params"]["data"] == 0
-
-
 async def test_delete_ends_the_process(upstream: LocalUpstream[StdioServer]) -> None:
     """Nothing of it is left, and the session is unknown."""
     client = await opened(upstream)
@@ -206,17 +172,6 @@ async def test_a_crash_answers_what_was_under_way(upstream: LocalUpstream[StdioS
     assert (await other.result("who"))["seen"] == {}
 
 
-async def test_a_crash_ends_a_stream_with_an_error(upstream: LocalUpstream[StdioServer]) -> None:
-    """A client that waits on an event stream reads the failure there, under its id."""
-    client = await opened(upstream)
-    held = await client.call("hold", 8)
-    await held.read(PATIENCE)
-    with pytest.raises(UpstreamUnanswered):
-        await client.send(call("exit", 9, code=1), streams=False)
-    (error,) = events(await read(held))
-    assert (error["id"], error["error"]["code"]) == (8, -32011)
-
-
 async def test_a_process_that_does_not_start_is_told(supervisor: Supervisor) -> None:
     """The failure says why, and further starts wait for longer and longer."""
     program = "import sys; sys.stderr.write('no configuration\\n'); sys.exit(4)"
@@ -246,14 +201,6 @@ async def test_a_refused_initialize_leaves_no_process(supervisor: Supervisor) ->
         assert orjson.loads(await read(reply))["error"] == {"code": -32000, "message": "no"}
         assert client.session is None
         await until(lambda: not (upstream.server.use.running), PATIENCE)
-
-
-async def test_closing_leaves_nothing(supervisor: Supervisor) -> None:
-    """All processes are gone when the upstream has closed."""
-    async with running(supervisor, Setup()) as upstream:
-        clients = [await opened(upstream) for _ in range(3)]
-        pids = [(await client.result("who"))["pid"] for client in clients]
-    assert not any(map(lives, pids))
 
 
 async def test_closing_amid_starts_leaves_nothing(supervisor: Supervisor, tmp_path: Path) -> None:
@@ -337,17 +284,6 @@ async def test_a_process_with_a_listener_does_not_rest(supervisor: Supervisor) -
         assert await vanished([gone], PATIENCE)
         assert (await client.result("who"))["seen"] == {}
         listening.abort()
-
-
-async def test_a_flood_of_messages_is_bounded(upstream: LocalUpstream[StdioServer]) -> None:
-    """A client without a GET stream loses the oldest; its calls and other sessions go on."""
-    client, other = await opened(upstream), await opened(upstream)
-    reply = await client.send(call("log", n=20_000), streams=False)
-    assert orjson.loads(await read(reply))["result"] == {}
-    assert (await other.result("who"))["seen"] == {}
-    listening = await client.listen()
-    kept = events(await listening.read(PATIENCE))
-    assert kept[-1]["params"]["data"] == 19_999 and len(kept) <= 4096
 
 
 async def test_a_slow_reader_slows_its_process(upstream: LocalUpstream[StdioServer]) -> None:
