@@ -17,7 +17,7 @@ from adapter.pipeline.key_set import FRESH, PAUSE, PAUSE_WITHOUT_KEYS, KeySet
 from adapter.settings.auth import OAuthIssuer
 from adapter.upstream.outgoing import IssuerHttp
 from tests.oauth.authorization_server import KEYS, OAUTH, AuthorizationServer
-from tests.pipeline.issuer import NOW, Clock, PrivateKey, document, ec_key, jwk, rsa_key, token
+from tests.pipeline.issuer import NOW, Clock, PrivateKey, document, jwk, rsa_key
 
 HOUR = 3600
 
@@ -95,12 +95,6 @@ async def test_access_tokens_have_these_types(
     assert await reception.takes(signed(server, {"typ": typ}))
 
 
-async def test_an_elliptic_curve_is_as_good(server: AuthorizationServer, reception: Reception) -> None:
-    """Each key is for the algorithms of its kind."""
-    server.keys(jwk(ec_key(), "k1"))
-    assert await reception.takes(token(ec_key(), "ES256", server.claims(), kid="k1"))
-
-
 # --- who is not -------------------------------------------------------------------------------------------------
 
 
@@ -113,24 +107,6 @@ async def test_a_token_of_another_type_is_refused(
 
 
 # --- keys that come and go --------------------------------------------------------------------------------------
-
-
-async def test_a_new_key_is_asked_for_at_most_once_a_minute(
-    server: AuthorizationServer, reception: Reception
-) -> None:
-    """Whatever ids tokens name."""
-    await reception.takes(server.token())
-    server.keys(jwk(rsa_key("first"), "k1"), jwk(rsa_key("second"), "k2"))
-    new = server.token(rsa_key("second"), "k2")
-    await reception.refuses(new)
-    reception.passes(59)
-    await reception.refuses(new)
-    assert server.asked.count(KEYS) == 1
-    reception.passes(1)
-    assert await reception.takes(new)
-    for made_up in ("a", "b", "c"):
-        await reception.refuses(server.token(kid=made_up))
-    assert server.asked.count(KEYS) == 2
 
 
 async def test_a_token_falls_with_its_key(server: AuthorizationServer, reception: Reception) -> None:

@@ -101,13 +101,6 @@ async def test_of_many_who_ask_at_once_one_works(replicas: tuple[Replica, Replic
     assert one.worked + other.worked == 1
 
 
-async def test_first_askers_of_two_replicas_do_the_work_once(replicas: tuple[Replica, Replica]) -> None:
-    """Who loses the race to begin waits for the winner."""
-    one, other = replicas
-    found = await asyncio.gather(one.ask(), other.ask())
-    assert [value for value, _ in found] == ["rows", "rows"] and one.worked + other.worked == 1
-
-
 async def test_failure_is_its_callers_own(replicas: tuple[Replica, Replica]) -> None:
     """Who waited for it does the work itself, and nothing is kept."""
     one, other = replicas

@@ -14,7 +14,7 @@ import pytest
 
 from adapter.errors import ToolUnknown
 from adapter.pipeline.call import Context, Forward, PlannedCall
-from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
+from adapter.pipeline.failures import ErrorStyle, Outcome
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
 from adapter.relay.call.planned import RESTARTED, Plans
@@ -123,23 +123,6 @@ async def test_a_repeated_key_goes_upstream_once() -> None:
     relaying = planned(answering(asked=sent), stage)
     assert await relaying.post(asked, await relaying.open()) == CAME
     assert stage.seen[0] == {"x": 3}
-
-
-async def test_a_refusal_never_reaches_the_upstream() -> None:
-    """A stage that fails answers in the tool's stead, with its stage and code for programs."""
-
-    def refuse(_: PlannedCall) -> None:
-        raise StageFailed("auth", "unauthorized: invalid api key")
-
-    upstream = ScriptedUpstream([])
-    relaying = planned(upstream, Watching(before=refuse))
-    answer = orjson.loads(await relaying.post(ASKED, await relaying.open()))
-    assert answer["result"] == {
-        "content": [{"type": "text", "text": "unauthorized: invalid api key"}],
-        "isError": True,
-        "_meta": {"adapter/error": {"stage": "auth", "code": -32000}},
-    }
-    assert upstream.requests == []
 
 
 async def test_what_a_stage_makes_of_the_result_leaves() -> None:

@@ -178,15 +178,6 @@ async def test_batch_with_a_call_of_a_stage_is_parted(answer: ScriptedAnswer, ex
     assert stage.asked == stage.finished == 0
 
 
-async def test_batch_of_nothing_but_a_stages_call_is_refused() -> None:
-    """Then nothing goes upstream."""
-    upstream = ScriptedUpstream()
-    relaying = with_stage(upstream, Making())
-    session = await relaying.open("2025-03-26")
-    came = await relaying.post(b"[" + ASKED + b"]", session)
-    assert came.startswith(b"[{") and b"Call save on its own" in came and upstream.requests == []
-
-
 async def test_stage_that_fails_on_a_stream_is_answered_on_it() -> None:
     """The head has left, so the failure takes the place of the response, under the request's id."""
     upstream = ScriptedUpstream([(POST, ScriptedAnswer(headers=SSE, chunks=[data(CAME)]))])
@@ -289,18 +280,6 @@ async def test_answer_on_a_later_get_is_read_and_changed(chunks: tuple[bytes, ..
     left = await relaying.get(session, "7")
     assert left == b"".join(chunks).replace(CAME, LEFT) and stage.finished == 1
     assert await relaying.store.count("parked") == 0
-
-
-async def test_answer_on_a_later_get_is_changed_after_a_restart() -> None:
-    """What the stages noted is in the store, so another process can go on."""
-    stage = Making()
-    before = with_stage(ScriptedUpstream([(POST, ScriptedAnswer(headers=SSE, chunks=[POLL]))]), Making())
-    session = await before.open()
-    assert await before.post(ASKED, session) == POLL
-    upstream = ScriptedUpstream([(BACK, ScriptedAnswer(headers=SSE, chunks=[b": hi\n\n", data(CAME)]))])
-    after = with_stage(upstream, stage, store=before.store)
-    assert await after.get(session, "7") == b": hi\n\n" + data(LEFT)
-    assert stage.asked == stage.finished == 0 and await before.store.count("parked") == 0
 
 
 async def test_parked_exchange_expires() -> None:

@@ -13,7 +13,6 @@ import pytest
 from adapter.upstream.port import UpstreamRequest
 from tests.relay.tooling import (
     READ,
-    SSE,
     Tools,
     arguments_of,
     artifact_of,
@@ -60,43 +59,11 @@ async def test_file_goes_in_and_another_comes_out(tmp_path: Path) -> None:
         assert str(tmp_path) not in orjson.dumps(response).decode()
 
 
-async def test_other_arguments_keep_their_bytes(tmp_path: Path) -> None:
-    """Two of them are other ones, and nothing else."""
-    async with tools(tmp_path, converting()) as one:
-        handle = await one.handle(b"hello")
-        await one.call("convert", f'{{ "n":1.50,"path" :"{handle}", "filename":"a.txt" ,"m":2e0}}')
-        sent = one.upstream.requests[0].body
-        given, told = (arguments_of(one.upstream.requests[0])[name] for name in ("path", "filename"))
-        assert b'{ "n":1.50,"path" :"%b", "filename":"%b" ,"m":2e0}' % (given.encode(), told.encode()) in sent
-
-
 async def test_bad_handle_makes_no_place(tmp_path: Path) -> None:
     """The tool is not called, and is told nothing."""
     async with tools(tmp_path, converting()) as one:
         response = await one.call("convert", '{"path":"/etc/passwd","filename":"a.txt"}')
         assert response["result"]["isError"] and one.upstream.requests == [] and one.on_disk() == []
-
-
-async def test_bad_place_lets_the_handle_go(tmp_path: Path) -> None:
-    """A call that is refused for its output holds nothing of its input."""
-    async with tools(tmp_path, converting()) as one:
-        _, response = await converted(one, file_name="/etc/x")
-        assert response["result"]["isError"] and one.upstream.requests == []
-        one.clock.now += 101
-        await one.registry.expire()
-        assert one.registry.total == 0
-
-
-async def test_nothing_written_still_shows_the_handle(tmp_path: Path) -> None:
-    """The call's result stands; it names no path."""
-
-    def act(request: UpstreamRequest) -> ScriptedAnswer:
-        return ScriptedAnswer(chunks=[said(f"{arguments_of(request)['path']} holds nothing")])
-
-    async with tools(tmp_path, act) as one:
-        handle, response = await converted(one)
-        assert "could not be captured" in error_of(response)
-        assert response["result"]["content"][0]["text"] == f"{handle} holds nothing"
 
 
 async def test_input_that_a_result_names_is_not_its_output(tmp_path: Path) -> None:
@@ -125,31 +92,6 @@ async def test_failed_call_shows_the_handle_too(tmp_path: Path) -> None:
             handle, response = await converted(one)
             assert f"no {handle}" in orjson.dumps(response).decode()
             assert list(tmp_path.glob("artifacts/*/*")) == []
-
-
-async def test_progress_shows_the_handle_too(tmp_path: Path) -> None:
-    """Before anything is captured."""
-
-    def act(request: UpstreamRequest) -> ScriptedAnswer:
-        path, told = arguments_of(request)["path"], arguments_of(request)["filename"]
-        progress = {
-            "jsonrpc": "2.0",
-            "method": "notifications/progress",
-            "params": {"message": f"{path} {told}"},
-        }
-        chunks = [b"data: " + orjson.dumps(progress) + b"\n\n", b"data: " + said("done") + b"\n\n"]
-        return ScriptedAnswer(headers=SSE, chunks=chunks)
-
-    async with tools(tmp_path, act) as one:
-        handle = await one.handle(b"hello")
-        body = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {"name": "convert", "arguments": {"path": handle}},
-        }
-        came = (await one.post(orjson.dumps(body))).decode()
-        assert f"{handle} [withheld path]" in came
 
 
 @pytest.mark.parametrize("delivery", ["base64", "url"])

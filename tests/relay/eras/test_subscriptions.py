@@ -267,15 +267,6 @@ async def test_log_of_one_channel_comes_before_the_answer(upstream: AskingServer
     assert [each["params"]["data"] for each in said[:-1]] == [0, 1, 2] and said[-1]["id"] == 1
 
 
-async def test_silent_client_hears_no_log(process: Bridging, upstream: AskingServer) -> None:
-    """Whoever asks for no level gets no log message."""
-    async with calling(process) as task:
-        message, stream = await upstream.next_call()
-        stream.say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error"}})
-        stream.say(answer_to(message))
-        assert "result" in await task
-
-
 class OneStream(AskingServer):
     """Has one stream of its own in a session, and is busy for another."""
 

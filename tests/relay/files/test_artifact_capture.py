@@ -14,13 +14,11 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.errors import StorageFailed, StoreUnavailable
+from adapter.errors import StorageFailed
 from adapter.files.port import CaptureLimit
-from adapter.rules.files.file_records import FileKind
 from adapter.rules.files.locators import Locator, Mode
 from adapter.rules.files.quota import Limits, Policy
 from adapter.upstream.port import UpstreamRequest, header
-from tests.relay.filing import SteppedStore, Steps
 from tests.relay.tooling import (
     PNG,
     SSE,
@@ -249,15 +247,6 @@ async def test_capturing_ends_when_the_client_leaves(tmp_path: Path) -> None:
         assert call.cancelled() and one.on_disk() == []
 
 
-async def test_artifact_that_fits_evicts_what_it_must(tmp_path: Path) -> None:
-    """By policy: uploads first."""
-    async with tools(tmp_path, writing(b"x" * 60), limits=Limits(100, None, None, POLICY)) as one:
-        upload = await one.uploaded(b"y" * 50)
-        artifact_of(await one.call("write", "{}"))
-        assert await one.registry.find(upload.scope, FileKind.UPLOAD, upload.id) is None
-        assert one.registry.used(one.scope.id) == 60
-
-
 async def test_number_of_artifacts_is_capped(tmp_path: Path) -> None:
     """The one too many is not captured and evicts nothing."""
     async with tools(tmp_path, writing(b"x"), limits=Limits(None, None, 1, POLICY)) as one:
@@ -306,17 +295,6 @@ async def test_failing_disk_does_not_lose_the_result(tmp_path: Path) -> None:
         came = await one.call("write", "{}")
         assert "could not be captured" in error_of(came)
         assert came["result"]["content"] == [{"type": "text", "text": "did it"}]
-
-
-async def test_failing_store_does_not_lose_the_result(tmp_path: Path) -> None:
-    """A record that cannot be written is told of as a file that was not kept; the file goes."""
-    steps = Steps()
-    async with tools(tmp_path, writing(b"made"), store=SteppedStore(steps)) as one:
-        steps.fail("rows", StoreUnavailable())
-        came = await one.call("write", "{}")
-        assert "state store is unavailable" in error_of(came)
-        assert list(tmp_path.glob("artifacts/*/*")) == []
-        steps.heal("rows")
 
 
 async def test_full_store_of_files_is_told_before_the_tool_runs(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ import pytest
 
 from adapter.errors import AdapterError, SessionUnknown
 from adapter.relay.stages import Call
-from adapter.rules.calls.arguments import annotated
-from adapter.upstream.port import UpstreamRequest, header
+from adapter.upstream.port import UpstreamRequest
 from adapter.wire.signed_urls import parse_artifact
 from tests.relay.filing import SteppedStore, Steps
 from tests.relay.relaying import whole
@@ -60,21 +59,6 @@ async def test_default_is_named_after_what_was_found_in_the_file(
         assert str(told(one.upstream.requests[0])) not in orjson.dumps(answer).decode()
 
 
-async def test_bytes_outside_the_argument_stay(tmp_path: Path) -> None:
-    """Only the value of the argument is another; in the result only what is added."""
-    before, behind = b'{ "id":1 ,"params":{"arguments":{"n":1.50,"filename" : ', b',"n":2e0},"name":"write"}'
-    behind += b',"jsonrpc":"2.0","method":"tools/call"}'
-    came = (
-        b'{"id": 1,"jsonrpc":"2.0", "result":{ "content" : [ {"type":"text","text":"\\u00e9"} ], "n":1.50}}'
-    )
-    async with tools(tmp_path, writing(b"made", came)) as one:
-        left = await one.relaying.post(before + b'"a.txt"' + behind, one.session)
-        path = told(one.upstream.requests[0])
-        assert one.upstream.requests[0].body == before + b'"%b"' % str(path).encode() + behind
-        start, _, _ = came.partition(b" ], ")
-        assert left.startswith(start) and b', "n":1.50' in left
-
-
 @pytest.mark.parametrize("arguments", ['{"filename":"a","filename":"/etc/x"}', '{"file_name":"/etc/x"}'])
 async def test_caller_cannot_name_another_place_beside_it(tmp_path: Path, arguments: str) -> None:
     """An upstream that reads the other spelling would write where the caller likes."""
@@ -82,19 +66,6 @@ async def test_caller_cannot_name_another_place_beside_it(tmp_path: Path, argume
         response = await one.call("write", arguments)
         assert response["result"]["isError"] and "filename" in response["result"]["content"][0]["text"]
         assert one.upstream.requests == [] and one.on_disk() == []
-
-
-async def test_place_is_said_in_the_mirrored_header_too(tmp_path: Path) -> None:
-    """A modern call that left the argument out gets the header that its schema asks for."""
-    schema = {"properties": {"filename": {"type": "string", "x-mcp-header": "Target"}}}
-    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
-    async with tools(tmp_path, writing(PNG, result('"content":[],"resultType":"complete"'))) as one:
-        one.mirrors.learn(["write"], {"write": dict(annotated(schema))})
-        response = await one.request("tools/call", {"name": "write", "_meta": meta}, modern=True)
-        request = one.upstream.requests[0]
-        assert header(request.headers, "mcp-param-target") == str(told(request))
-        assert artifact_of(response)["mime_type"] == "image/png"
-        assert response["result"]["resultType"] == "complete"
 
 
 # --- what the result tells ------------------------------------------------------------------------------------
@@ -294,27 +265,7 @@ async def test_what_is_no_response_leaves_as_it_came(tmp_path: Path, body: bytes
 # --- how the answer comes -------------------------------------------------------------------------------------
 
 PROGRESS = b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}\n\n'
-ROOTS = b'id: 3\ndata: {"jsonrpc":"2.0","id":9,"method":"roots/list"}\n\n'
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write","arguments":{}}}'
-
-
-async def test_progress_and_requests_pass_before_the_answer(tmp_path: Path) -> None:
-    """As received, while the tool still writes; the response behind them tells of the artifact."""
-    go_on = asyncio.Event()
-
-    def act(request: UpstreamRequest) -> ScriptedAnswer:
-        told(request).write_bytes(b"made")
-        answer = b"id: 4\ndata: " + said(f"Saved {told(request)}") + b"\n\n"
-        return ScriptedAnswer(headers=SSE, chunks=[PROGRESS, ROOTS, go_on, answer])
-
-    async with tools(tmp_path, act) as one:
-        reply = await one.relaying.relay.handle(one.ask(CALL, one.session))
-        assert not isinstance(reply.body, bytes)
-        assert await anext(reply.body) == PROGRESS and await anext(reply.body) == ROOTS
-        go_on.set()
-        last = b"".join([piece async for piece in reply.body])
-        await reply.close()
-        assert last.startswith(b"id: 4\ndata: ") and artifact_of(parsed(last))["size_bytes"] == 4
 
 
 @pytest.mark.parametrize("restarted", [False, True])

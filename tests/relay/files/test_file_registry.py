@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from adapter.errors import FileGone, QuotaReached, StorageFailed, StorageFull, StoreUnavailable
-from adapter.relay.files.file_transactions import REMOVED_AT_ONCE, NewFile
+from adapter.errors import QuotaReached, StorageFailed, StorageFull, StoreUnavailable
+from adapter.relay.files.file_transactions import REMOVED_AT_ONCE
 from adapter.relay.files.scope_cache import TABLE
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileKind, FileRecord, Place, encode
-from tests.relay.filing import ALICE, BOB, Filing, measured, replicas, view
+from adapter.rules.files.file_records import FileKind, FileRecord, Place
+from tests.relay.filing import ALICE, BOB, Filing, replicas, view
 from tests.relay.turns import longest_wait
 
 # --- time ---
@@ -98,51 +98,6 @@ async def test_held_file_is_neither_expired_nor_evicted(filing: Filing) -> None:
     assert await filing.agrees()
 
 
-async def test_file_taken_into_use_at_the_last_moment_is_not_evicted(filing: Filing) -> None:
-    """It was to make room, but a call was quicker: the batch fails and leaves nothing."""
-    [record] = await filing.upload(b"x" * 600)
-    there, go_on = filing.steps.gate("place")
-    coming = asyncio.ensure_future(filing.upload(b"y" * 500))
-    await there.wait()
-    release = await filing.registry.hold(record)
-    go_on.set()
-    with pytest.raises(QuotaReached):
-        await coming
-    release()
-    assert await filing.held() == [record]
-    assert await filing.agrees()
-
-
-async def test_file_on_its_way_out_cannot_be_taken_into_use(filing: Filing) -> None:
-    """Whoever is too late is told that the file is gone, not given a path to nothing."""
-    [record] = await filing.upload(b"1")
-    await filing.registry.drop(record)
-    with pytest.raises(FileGone):
-        await filing.registry.hold(record)
-    with pytest.raises(FileGone):
-        await filing.registry.read(record)
-    await filing.registry.drop(record)
-
-
-async def test_file_dropped_in_use_leaves_no_hold_behind(filing: Filing) -> None:
-    """An explicit end does not wait; the late release harms nothing."""
-    [record] = await filing.upload(b"1")
-    release = await filing.registry.hold(record)
-    await filing.registry.drop(record)
-    release()
-    assert await filing.agrees()
-
-
-async def test_file_that_vanished_is_forgotten_when_it_is_read(filing: Filing) -> None:
-    """A tool that deleted its upload leaves a record without a file until somebody asks for it."""
-    [record] = await filing.upload(b"1")
-    filing.files.placed.clear()
-    with pytest.raises(FileGone):
-        await filing.registry.read(record)
-    assert not await filing.is_found(record)
-    assert await filing.agrees()
-
-
 # --- eviction ---
 
 
@@ -201,36 +156,6 @@ async def test_artifact_takes_the_scopes_own_files_where_all_together_leave_no_r
     assert await filing.agrees()
 
 
-async def test_staged_artifact_is_placed_or_discarded(filing: Filing) -> None:
-    """One that was copied goes the way of an upload."""
-
-    async def keep(content: bytes, file_id: str) -> FileRecord:
-        staging = filing.files.stage()
-        await staging.write(content)
-        place = Place(FileKind.ARTIFACT, ALICE.id, file_id, "图.png")
-        file = NewFile("one", "图.png", await staging.finish(), exposed=False)
-        return await filing.registry.keep_artifact(ALICE, place, file, staging)
-
-    record = await keep(b"a" * 400, "1" * 32)
-    assert (record.filename, record.content.size, record.exposed) == ("图.png", 400, False)
-    filing.steps.fail("rows", StoreUnavailable())
-    with pytest.raises(StoreUnavailable):
-        await keep(b"b" * 400, "2" * 32)
-    assert await filing.held() == [record]
-    assert await filing.agrees()
-
-
-async def test_expired_files_make_room_before_living_ones() -> None:
-    """Though the cleanup has not come round yet."""
-    filing = Filing(upload_ttl=1000.0)
-    artifact = await filing.artifact(b"a" * 600)
-    filing.clock.now += 101
-    [upload] = await filing.upload(b"x" * 300)
-    [new] = await filing.upload(b"y" * 600)
-    assert await filing.held() == [upload, new]
-    assert artifact.place not in filing.files.placed
-
-
 async def test_file_the_disk_will_not_give_up_is_left_to_the_sweep(filing: Filing) -> None:
     """Its record is gone, so it is not counted; a later round removes it."""
     [record] = await filing.upload(b"1")
@@ -238,18 +163,6 @@ async def test_file_the_disk_will_not_give_up_is_left_to_the_sweep(filing: Filin
     await filing.registry.drop(record)
     assert filing.registry.total == 0 and record.place in filing.files.placed
     await filing.registry.tidy()
-    assert await filing.agrees()
-
-
-async def test_row_that_cannot_be_removed_keeps_its_file(filing: Filing) -> None:
-    """While the store fails everything stays as it is, found and counted."""
-    [record] = await filing.upload(b"12345")
-    filing.steps.fail("rows", StoreUnavailable())
-    with pytest.raises(StoreUnavailable):
-        await filing.registry.drop(record)
-    assert await filing.is_found(record)
-    assert filing.registry.total == 5
-    filing.steps.heal("rows")
     assert await filing.agrees()
 
 
@@ -399,43 +312,3 @@ async def test_tidying_ends_scopes_whose_session_is_gone(filing: Filing) -> None
     await filing.registry.tidy(gone)
     assert await filing.held() == [] and await filing.held(BOB) == [other]
     assert await filing.agrees()
-
-
-async def test_cancelled_tidying_leaves_no_file_half_gone(filing: Filing) -> None:
-    """A removal that has begun ends; rows and files are still one set."""
-    await filing.upload(b"1", b"2")
-    filing.clock.now += 101
-    there, go_on = filing.steps.gate("remove")
-    tidying = asyncio.ensure_future(filing.registry.tidy())
-    await there.wait()
-    tidying.cancel()
-    go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await tidying
-    assert await filing.held() == []
-    assert await filing.agrees()
-
-
-async def test_an_artifact_whose_row_stays_keeps_its_file(filing: Filing) -> None:
-    """The caller leaves while the row is written, and the store fails when the row is taken back: both stay."""
-    there, go_on = filing.steps.gate("rows")
-    filing.steps.fail("rows", StoreUnavailable(), after=1)
-    keeping = asyncio.ensure_future(filing.artifact(b"a picture"))
-    await there.wait()
-    keeping.cancel()
-    go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await keeping
-    filing.steps.heal("rows")
-    [kept] = await filing.held()
-    assert kept.place in filing.files.placed
-    assert await filing.agrees()
-
-
-async def test_record_is_written_as_it_is_found(filing: Filing) -> None:
-    """The row holds the record, so the next process finds the same."""
-    [record] = await filing.upload(b"%PDF-1.7")
-    row = await filing.store.get(TABLE, record.key)
-    assert row is not None and row.value == encode(record)
-    assert record.content.sha256 == measured(b"%PDF-1.7").sha256
-    assert record.content.media_type == "application/pdf"

@@ -218,13 +218,6 @@ async def test_block_of_a_kind_that_is_new_is_kept_as_json(tmp_path: Path) -> No
         assert json.loads(await data_of(one, (await one.artifacts())[0])) == [block]
 
 
-async def test_errors_of_tools_are_kept_too(tmp_path: Path) -> None:
-    """A trace of pages is read as a log is; that the call failed stays said."""
-    async with tools(tmp_path, act(text(LOG), isError=True), large=RULE) as one:
-        found = await called(one)
-        assert found["isError"] is True and len(await one.artifacts()) == 1 and size_of(found) < ABOVE
-
-
 # --- structured content ---------------------------------------------------------------------------------------
 
 

@@ -326,7 +326,6 @@ async def test_file_is_delivered_in_the_same_words(tmp_path: Path, delivery: Del
 
 
 def reading(delivery: Any) -> Any:
-
     return replace(READ, delivery=delivery)
 
 
@@ -352,18 +351,6 @@ def _opens(one: Tools, link: str) -> bool:
     return True
 
 
-# --- both -----------------------------------------------------------------------------------------------------
-
-
-async def test_converting_tool_is_told_the_same_of_both(tmp_path: Path) -> None:
-    """A file in and a place out, in every round."""
-    async with tools(tmp_path, act := Asking(), consuming=reading("url")) as one:
-        arguments = {"path": await uploaded(one)}
-        response = await to_the_end(one, "convert", arguments)
-        assert artifact_of(response)["size_bytes"] == 4
-        assert act.told[0] == act.told[1] == act.told[2]
-
-
 # --- time, limits and restarts --------------------------------------------------------------------------------
 
 
@@ -384,19 +371,6 @@ async def test_rounds_that_nobody_goes_on_with_are_given_up(tmp_path: Path) -> N
         await one.registry.expire()
         assert one.registry.total == 0
         assert (await called(one, "convert", arguments, state))["result"]["isError"]
-
-
-async def test_sweep_leaves_what_a_waiting_tool_has_written(tmp_path: Path) -> None:
-    """Under its own name or another, however old."""
-    async with tools(tmp_path, act := Asking()) as one:
-        state = state_in(await called(one, "write", {}))
-        half = Path(act.told[0]["filename"]).with_name("half.part")
-        half.write_bytes(b"half")
-        # What the sweep goes by is the machine's own clock.
-        one.clock.now = time.time() + 500
-        await one.registry.tidy()
-        assert half.exists()
-        assert artifact_of(await called(one, "write", {}, state_in(await called(one, "write", {}, state))))
 
 
 async def test_scope_has_so_many_and_the_oldest_goes(tmp_path: Path) -> None:
@@ -465,22 +439,6 @@ async def test_endless_rounds_keep_few_states(tmp_path: Path) -> None:
             state = state_in(await called(one, "write", {}, state))
         (row,) = await one.store.scan(TABLE)
         assert len(orjson.loads(row.value)["states"]) == STATES_KEPT
-
-
-async def test_rounds_outlive_the_process(tmp_path: Path) -> None:
-    """The next one tells the same, and keeps the same meanwhile."""
-    store, clock, asking = MemoryStore(), Clock(time.time()), Asking()
-    async with tools(tmp_path, asking, store=store, clock=clock, consuming=reading("url")) as one:
-        arguments = {"path": await uploaded(one)}
-        state = state_in(await called(one, "convert", arguments))
-    clock.now += 700
-    async with tools(tmp_path, asking, store=store, clock=clock, consuming=reading("url")) as one:
-        await one.registry.tidy()
-        assert _opens(one, asking.told[0]["path"])
-        state = state_in(await called(one, "convert", arguments, state))
-    async with tools(tmp_path, asking, store=store, clock=clock, consuming=reading("url")) as one:
-        assert artifact_of(await called(one, "convert", arguments, state))
-        assert asking.told[0] == asking.told[1] == asking.told[2] and await rows(one) == 0
 
 
 async def test_any_replica_goes_on_with_a_round(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from adapter.errors import QuotaReached, StoreUnavailable
+from adapter.errors import StoreUnavailable
 from adapter.relay.files.scope_cache import EMPTY_KEPT, ENDED_KEPT, HEADS, TABLE
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileKind, decode, decode_head
+from adapter.rules.files.file_records import decode_head
 from adapter.state.port import Row
 from tests.relay.filing import ALICE, BOB, Filing, SteppedStore, replicas, view
 
@@ -93,30 +93,6 @@ async def test_replica_that_knows_too_little_cannot_exceed_the_quota() -> None:
         await words()
         assert await one.held() == [newer, newest]
         assert await one.agrees() and await two.agrees()
-
-
-async def test_artifacts_are_counted_over_all_replicas() -> None:
-    """Also where two come at the same moment: one is kept."""
-    async with replicas(2, artifacts=1) as both:
-        coming = [each.artifact(b"a", file_id=f"{number}" * 32) for number, each in enumerate(both)]
-        outcomes = await asyncio.gather(*coming, return_exceptions=True)
-        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["FileRecord", "QuotaReached"]
-        assert len(await both[0].held()) == 1 and await both[0].agrees()
-
-
-async def test_uploads_at_the_same_moment_keep_the_quota() -> None:
-    """Whatever the order; the rows tell."""
-    async with replicas(3) as many:
-        watching = asyncio.ensure_future(watch(many[0], ALICE, 1000))
-        for _ in range(10):
-            contents = [bytes([number]) * 350 for number in range(3)]
-            await asyncio.gather(
-                *(each.upload(content) for each, content in zip(many, contents, strict=True))
-            )
-        watching.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await watching
-        assert await many[0].agrees() and await many[2].agrees()
 
 
 async def test_write_that_only_seemed_to_fail_is_no_file_and_no_room() -> None:
@@ -217,26 +193,7 @@ async def test_unused_scopes_are_forgotten() -> None:
     assert await filing.held() == [held] and await filing.held(BOB) == [other]
 
 
-async def test_quota_refuses_what_another_replica_has_no_room_for() -> None:
-    """A batch larger than the scope may hold is refused everywhere."""
-    async with replicas(2) as (one, two):
-        await one.upload(b"1")
-        with pytest.raises(QuotaReached):
-            await two.upload(b"x" * 600, b"y" * 600)
-        assert len(await two.held()) == 1
-
-
 async def words() -> None:
     """Let the words of others arrive."""
     for _ in range(3):
-        await asyncio.sleep(0)
-
-
-async def watch(filing: Filing, scope: Scope, quota: int) -> None:
-    """Fails at the first instant at which the rows of a scope are too much."""
-    while True:
-        rows = await filing.store.scan(TABLE, group=scope.id)
-        records = [decode(row.value) for row in rows]
-        assert sum(record.content.size for record in records) <= quota
-        assert all(record.kind is FileKind.UPLOAD for record in records)
         await asyncio.sleep(0)

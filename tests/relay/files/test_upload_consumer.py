@@ -174,16 +174,6 @@ async def test_handle_of_another_scope_expired_or_never_given_gets_one_answer(tm
         assert one.upstream.requests == []
 
 
-async def test_file_that_vanished_from_the_disk_gets_the_same_answer(tmp_path: Path) -> None:
-    """Somebody removed it by hand."""
-    async with tools(tmp_path, OK) as one:
-        handle = await one.handle(b"hello")
-        next(tmp_path.glob("uploads/*/*/note.txt")).unlink()
-        never = upload_handle(one.scope.id, "0" * 32)
-        gone = await one.call("read", f'{{"path":"{handle}"}}')
-        assert gone == await one.call("read", f'{{"path":"{never}"}}')
-
-
 async def test_plain_paths_pass_where_they_are_allowed(tmp_path: Path) -> None:
     """Then a text that is no handle is the tool's business; what only looks like one is still refused."""
     async with tools(tmp_path, OK, consuming=replace(READ, plain_paths=True)) as one:

@@ -113,18 +113,6 @@ async def test_a_tool_that_changes_its_file_changes_no_stored_one(
             assert await bytes_of(one, record) == b"hello"
 
 
-async def test_an_artifact_that_a_tool_edits_stays(tmp_path: Path) -> None:
-    """A document that one tool created and another one edits is listed and read as it was created."""
-    act = writing(b"created")
-    async with tools(tmp_path, lambda request: act(request)) as one:
-        await one.call("write", '{"filename":"report.docx"}')
-        [record] = await one.artifacts()
-        act = changing(more)
-        await one.call("read", f'{{"path":"{uri_of(record)}"}}')
-        assert await one.artifacts() == [record]
-        assert await bytes_of(one, record) == b"created"
-
-
 async def test_each_call_has_a_copy_of_its_own(tmp_path: Path) -> None:
     """Two calls at once with one file disturb each other no more than two with a file each; both see its name."""
     go_on = asyncio.Event()
@@ -285,30 +273,6 @@ async def test_what_a_tool_makes_of_its_file_is_a_new_artifact(tmp_path: Path, c
         if change is more:
             [_, again] = await one.artifacts()
             assert await bytes_of(one, again) == b"hello and more and more"
-
-
-async def test_the_text_shows_the_changed_file(tmp_path: Path) -> None:
-    """A model that reads where the tool has saved goes on with the new artifact."""
-    act = changing(more, lambda path: said(f"Saved {path}."))
-    async with tools(tmp_path, act, producing=EDITS) as one:
-        response = await one.call("read", calling(await one.uploaded(b"hello")))
-        [made] = await one.artifacts()
-        assert response["result"]["content"][0]["text"] == f"Saved {uri_of(made)}."
-
-
-async def test_of_several_files_those_that_changed_are_kept(tmp_path: Path) -> None:
-    """A tool that is given three files and changes two of them."""
-
-    def change(path: Path) -> None:
-        if path.name != "b.txt":
-            more(path)
-
-    async with tools(tmp_path, changing(change), producing=EDITS) as one:
-        records = [await one.uploaded(name.encode(), f"{name}.txt") for name in "abc"]
-        response = await one.call("read", calling(*records))
-        meta = response["result"]["_meta"]
-        assert [each["filename"] for each in meta["artifacts"]] == ["a.txt", "c.txt"]
-        assert [each.filename for each in await one.artifacts()] == ["a.txt", "c.txt"]
 
 
 async def test_a_tool_that_changes_nothing_adds_nothing(tmp_path: Path) -> None:

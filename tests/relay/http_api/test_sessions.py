@@ -274,30 +274,6 @@ async def test_progress_is_told_as_it_comes() -> None:
     assert said(serving.upstream.requests[2])["params"]["_meta"] == {"progressToken": 2}
 
 
-async def test_requests_of_the_server_are_refused_at_once() -> None:
-    """Sampling, elicitation and roots have nobody to answer them, so nothing waits for that; a ping is answered."""
-    finish = asyncio.Event()
-    wants = [{"jsonrpc": "2.0", "id": "s1", "method": "sampling/createMessage", "params": {}}]
-    wants += [{"jsonrpc": "2.0", "id": "s2", "method": "ping"}]
-    requests = b"".join(map(data, wants))
-    stream: list[bytes | asyncio.Event | Exception] = [
-        requests,
-        finish,
-        data({"jsonrpc": "2.0", "id": 2, "result": DONE}),
-    ]
-    serving = Serving(*opening(), call(2, ScriptedAnswer(headers=SSE, chunks=stream)))
-    serving.upstream.then(
-        Expect("POST", lambda body: b'"s1"' in body and b"-32601" in body), ScriptedAnswer(202)
-    )
-    serving.upstream.then(
-        Expect("POST", lambda body: b'"s2"' in body and b'"result":{}' in body), ScriptedAnswer(202)
-    )
-    running = asyncio.create_task(serving.sessions.call(ANN, "save", {}))
-    await serving.played()
-    finish.set()
-    assert await running == DONE
-
-
 async def test_requests_of_the_server_are_refused_a_few_at_a_time() -> None:
     """However many it makes; none is left out, and the call goes on as fast as the server takes the refusals."""
     count = 5 * MOST_REPLIES
@@ -347,17 +323,6 @@ async def test_a_list_whose_session_ends_amid_its_answer_is_asked_for_anew() -> 
     for step in (*opening("up-2"), LISTED):
         serving.upstream.then(*step)
     assert await serving.sessions.tools(ANN) == TOOLS
-
-
-async def test_a_stream_that_an_answer_is_put_off_to_has_the_limit_of_the_call() -> None:
-    """A server that falls silent there holds no caller, and is told."""
-    quiet = ScriptedAnswer(headers=SSE, chunks=[b": ping\n\n", asyncio.Event()])
-    resumed = (Expect("GET", headers={"last-event-id": "7"}), quiet)
-    told = (Expect("POST", asks("notifications/cancelled")), ScriptedAnswer(202))
-    serving = Serving(*opening(), call(2, POLL), resumed, told)
-    with pytest.raises(UpstreamSilent, match=r"no message for 0\.2 s"):
-        await serving.sessions.call(ANN, "save", {})
-    await serving.played()
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])

@@ -232,15 +232,6 @@ async def test_sessions_that_cannot_be_read_stand_in_no_others_way() -> None:
     assert await keeping.relaying.store.count(TABLE) == 605
 
 
-async def test_round_is_as_long_as_its_work(keeping: Keeping) -> None:
-    """Ten thousand sessions that are due are closed in one go, few of them at the same time."""
-    await keeping.open("well", 10_000)
-    keeping.relaying.clock.now += 11
-    await keeping.cleanup.run_once()
-    assert len(keeping.well.asked) == len(set(keeping.well.asked)) == 10_000
-    assert keeping.relaying.sessions.active == 0 and keeping.well.most_at_once <= CLOSINGS
-
-
 async def test_more_than_may_wait_are_closed_in_one_round_all_the_same(keeping: Keeping) -> None:
     """Nothing is left for later where no other server has work."""
     await keeping.open("well", MOST_WAITING + 1500)

@@ -94,17 +94,6 @@ async def test_two_processes_renew_one_session_once(stores: tuple[Store, Store])
         assert (found.upstream_id, found.generation) == (kept, 1)
 
 
-async def test_process_that_comes_later_takes_the_renewed_mapping(stores: tuple[Store, Store]) -> None:
-    """Where another process has renewed the session already, its mapping is read, nothing opened."""
-    upstream = Forgetful(waits_for=1)
-    one, two = (Relaying(upstream, store=store) for store in stores)
-    session = await one.open()
-    await two.sessions.find(session, "one", "anonymous")
-    assert await one.post(CALL, session) == RESULT
-    assert await two.post(CALL, session) == RESULT
-    assert upstream.opened == 1 and len(upstream.alive) == 1
-
-
 async def test_session_ended_by_another_process_is_not_renewed(stores: tuple[Store, Store]) -> None:
     """The upstream's 404 makes this process look into the store, where the session has ended."""
     upstream = Forgetful(waits_for=1, alive={"up-1"})

@@ -130,15 +130,6 @@ async def test_list_is_compared_with_the_first_one_before_that_is_pinned(shop: S
         assert (await front.list(session))[0]["description"].startswith(WARNING)
 
 
-async def test_stop_writes_the_pins_of_lists(shop: Shop, store: MemoryStore) -> None:
-    """A session that goes on in the next process starts from the tools that it was shown."""
-    async with guarded(shop, "warn", store=store) as front:
-        session = await listed_later(front)
-        await asyncio.sleep(0)
-        assert await store.get(PINS, f"one/{scope_id(session)}") is None
-    assert await store.get(PINS, f"one/{scope_id(session)}") is not None
-
-
 async def test_pin_that_may_be_the_reason_to_refuse_is_written_before_the_list_leaves() -> None:
     """A process that is killed forgets no tools that it will have to block."""
     store = PinsCounted()
