@@ -23,10 +23,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 72_872,
+    "lines with code in adapter/": 72_371,
     "modules": 576,
-    "lines with code in tests/": 107_798,
-    "settings": 360,
+    "lines with code in tests/": 103_986,
+    "settings": 353,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,
 }
