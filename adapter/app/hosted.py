@@ -216,10 +216,6 @@ class HostedTools:
 
     def _inputs(self, declared: ToolSettings, place: str) -> DeclaredInputs | None:
         loading = self.loading
-        if declared.input_schema is not None:
-            with loading.judging(f"{place}.input_schema", ValueError):
-                return DeclaredInputs.of_schema(declared.input_schema)
-            return None
         inputs = {}
         for name, one in declared.inputs.items():
             with loading.judging(f"{place}.inputs.{name}", ValueError):

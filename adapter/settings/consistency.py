@@ -111,8 +111,6 @@ def _useless(stages: StageKeys, place: str, server: ServerSettings, settings: Se
 
 
 def _work_problems(tool: ToolSettings, place: str, connectors: set[str]) -> Iterator[Problem]:
-    if tool.input_schema is not None and tool.inputs:
-        yield Problem(f"{place}.input_schema", "replaces inputs: remove one of the two")
     if tool.handler is not None and tool.substitution != "bound":
         yield Problem(f"{place}.substitution", "is only for statements, not for scripts: remove it")
     if (tool.use is None) == (tool.handler is None):

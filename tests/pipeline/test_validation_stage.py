@@ -74,7 +74,7 @@ async def test_v5_all_that_is_wrong_is_told_at_once_in_the_golden_words() -> Non
 async def test_v5_what_takes_more_than_a_moment_is_checked_in_a_thread_and_bounded() -> None:
     """Few values of which the schema asks much are begun anew there; one too many steps refuses the call."""
     alternatives = {"anyOf": [{"const": number} for number in range(100)]}
-    numbers = DeclaredInputs.of_schema({"properties": {"numbers": {"items": alternatives}}})
+    numbers = DeclaredInputs.of({"numbers": Input("array", keywords={"items": alternatives})})
     threads = 0
 
     async def in_thread(job: Callable[[], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Inputs of a hosted tool as a whole: one by one in the short form, or a JSON Schema for all of them. Pure.
+"""Inputs of a hosted tool as a whole. Pure.
 
 Scalars are coerced, each by its own type; then JSON Schema judges ranges, lengths, patterns, and everything within
 arrays and objects.
@@ -7,7 +7,7 @@ arrays and objects.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -61,14 +61,12 @@ _DEEPEST = 32
 class DeclaredInputs:
     """The inputs of a tool. ``each`` is by its name; ``schema`` is the one that clients see.
 
-    ``checker`` judges what types leave open, None if they say everything. ``open``: the schema describes other
-    members.
+    ``checker`` judges what types leave open, None if they say everything.
     """
 
     each: Mapping[str, Input]
     schema: Mapping[str, Any]
     checker: Checker | None = None
-    open: bool = False
 
     @classmethod
     def of(cls, each: Mapping[str, Input]) -> DeclaredInputs:
@@ -82,23 +80,8 @@ class DeclaredInputs:
             for name, one in each.items()
             if one.keywords or (one.type not in SCALARS and one.type != "any")
         }
-        checker = _checker({"type": "object", "properties": checked}, strict=False) if checked else None
+        checker = _checker({"type": "object", "properties": checked}) if checked else None
         inputs = cls(each, schema, checker)
-        inputs._check_defaults()
-        return inputs
-
-    @classmethod
-    def of_schema(cls, schema: Mapping[str, Any]) -> DeclaredInputs:
-        """Return the inputs of a JSON Schema. Raises ValueError for a schema of anything but an object."""
-        whole = {"type": "object", **schema}
-        properties = whole.get("properties", {})
-        if whole["type"] != "object" or not isinstance(properties, Mapping):
-            raise ValueError("must be a JSON Schema of an object, with the arguments as its properties")
-        required = whole.get("required")
-        required = required if isinstance(required, list) else []
-        checker = _checker(whole, strict=True)
-        each = {str(name): _of_property(part, name in required) for name, part in properties.items()}
-        inputs = cls(each, whole, checker, open=True)
         inputs._check_defaults()
         return inputs
 
@@ -119,9 +102,7 @@ class DeclaredInputs:
     def fitted(self, arguments: Mapping[str, Any], *, steps: int = STEPS) -> dict[str, Any]:
         """Return the values of the inputs. Raises InputsRefused with all problems at once, and OutOfSteps."""
         values, problems = read(self.each, arguments)
-        if self.open:
-            values |= {name: value for name, value in arguments.items() if name not in self.each}
-        elif not arguments.keys() <= self.each.keys():
+        if not arguments.keys() <= self.each.keys():
             problems += undeclared(self.each, arguments)
         faults: tuple[Fault, ...] = ()
         if self.checker is not None:
@@ -227,9 +208,9 @@ def _check_pattern(pattern: str, where: str) -> None:
         raise ValueError(f"{where}pattern {named!r} is not a valid regular expression: {why}")
 
 
-def _checker(schema: Mapping[str, Any], *, strict: bool) -> Checker:
+def _checker(schema: Mapping[str, Any]) -> Checker:
     try:
-        checker = compile_schema(schema, strict=strict, formats=True)
+        checker = compile_schema(schema, strict=False, formats=True)
     except SchemaInvalid as invalid:
         raise ValueError(str(invalid)) from None
     except SchemaTooLarge:
@@ -237,14 +218,3 @@ def _checker(schema: Mapping[str, Any], *, strict: bool) -> Checker:
     for pattern in checker.unjudged:
         _check_pattern(pattern, "")
     return checker
-
-
-def _of_property(part: Any, required: bool) -> Input:
-    """Return one property as an input: coerced if it has one scalar type, else unchanged."""
-    declared = part if isinstance(part, Mapping) else {}
-    kind = TYPES.get(declared["type"], "any") if isinstance(declared.get("type"), str) else "any"
-    default = declared.get("default", UNSET)
-    one = Input(kind, optional=not required)
-    if default is not UNSET and default is not None:
-        one = replace(one, default=default)
-    return one

@@ -117,8 +117,6 @@ class ToolWork(Section):
     """`inprocess` runs trusted Python in the adapter, `subprocess` any program with limits."""
     inputs: dict[str, ToolInput] = Field(default_factory=dict)
     """Arguments by name; others are refused."""
-    input_schema: Annotated[dict[str, Any] | None, Spelled("JSON Schema of an object, or null")] = None
-    """One JSON Schema for all arguments, instead of `inputs`."""
     substitution: Literal["bound", "textual"] = "bound"
     """`textual` inserts inputs into an SQL text where nothing can be bound; a `string` needs an `enum`."""
     rows: bool = False

@@ -1,4 +1,4 @@
-"""Inputs as a whole: ranges, lengths, patterns, formats, arrays and objects, in the short form and in JSON Schema."""
+"""Inputs as a whole: ranges, lengths, patterns, formats, arrays and objects."""
 
 from __future__ import annotations
 
@@ -192,63 +192,9 @@ def test_v5_much_is_counted_before_it_is_checked() -> None:
     assert f"more than {MOST_VALUES} values" in str(too_many())
 
 
-# --- a JSON Schema for all ------------------------------------------------------------------------------------
-
-SCHEMA = {
-    "properties": {
-        "n": {"type": "integer", "minimum": 1},
-        "role": {"enum": ["guest", "admin"], "default": "guest"},
-        "who": {"$ref": "#/$defs/who"},
-        "maybe": {"type": ["string", "null"]},
-    },
-    "required": ["n"],
-    "dependentRequired": {"maybe": ["who"]},
-    "$defs": {"who": {"type": "object", "properties": {"mail": {"type": "string", "format": "email"}}}},
-}
-WHOLE = DeclaredInputs.of_schema(SCHEMA)
-
-
-def test_h18_a_json_schema_is_told_as_it_is_written() -> None:
-    """To clients, with the type that it must have."""
-    assert WHOLE.schema == {"type": "object", **SCHEMA}
-    assert (WHOLE.each["n"].type, WHOLE.each["who"].type, WHOLE.each["maybe"].type) == ("int", "any", "any")
-
-
-def test_h19_scalars_of_a_json_schema_are_coerced_too() -> None:
-    """Those of one type; defaults stand in, and null is absent."""
-    assert WHOLE.fitted({"n": "7", "maybe": None}) == {"n": 7, "role": "guest"}
-    assert WHOLE.fitted({"n": 1.0, "role": "admin", "who": {"x": 1}, "maybe": "m"}) == {
-        "n": 1,
-        "role": "admin",
-        "who": {"x": 1},
-        "maybe": "m",
-    }
-
-
-@pytest.mark.parametrize(
-    ("sent", "said"),
-    [
-        ({"n": 0}, "n: 0 is less than the minimum of 1"),
-        ({"n": 1, "role": "root"}, "role: Invalid option"),
-        ({"n": 1, "who": 5}, "who: Expected object, received number"),
-        ({"n": 1, "maybe": "x"}, "who: Required"),
-        ({"n": 1, "hack": 2}, "(root): Unrecognized key(s) in object: 'hack'"),
-    ],
-)
-def test_v5_a_json_schema_has_the_word_on_all_else(sent: dict[str, Any], said: str) -> None:
-    """Also on what depends on each other, and strictly on members that it does not name."""
-    assert any(text.startswith(said) for text in told(WHOLE, **sent)), told(WHOLE, **sent)
-
-
-def test_v5_an_open_json_schema_takes_other_members() -> None:
-    """Where it says so."""
-    whole = DeclaredInputs.of_schema({"properties": {"n": {"type": "integer"}}, "additionalProperties": True})
-    assert whole.fitted({"other": [1]}) == {"other": [1]}
-
-
 def test_v5_a_missing_member_is_told_once() -> None:
     """By its type; that JSON Schema misses it too is no second fault."""
-    refused = refusal(WHOLE)
+    refused = refusal(inputs(n=declared("int", minimum=1)))
     assert [problem.field for problem in refused.problems] == ["n"] and refused.faults == ()
 
 
@@ -288,6 +234,14 @@ def test_h14_what_says_nothing_is_refused(kind: str, said: dict[str, Any], why: 
     ("each", "why"),
     [
         ({"x": declared("array", items={"type": "strnig"})}, "The schema is invalid at"),
+        (
+            {"x": declared("array", items={"not": {"pattern": "(?!a)"}})},
+            "is not a valid regular expression",
+        ),
+        (
+            {"x": declared("array", items={"allOf": [{"required": [str(n)]} for n in range(200_000)]})},
+            "too many parts for a schema",
+        ),
         ({"x": declared("array", items={"type": "string"}, default=[1])}, "the default of x does not fit"),
         ({"x": declared("int", maximum=5, default=6)}, "the default of x does not fit: 6 is greater"),
         (
@@ -300,27 +254,6 @@ def test_h20_inputs_that_contradict_themselves_are_refused(each: dict[str, Input
     """A schema that is none, and a default that its own schema refuses."""
     with pytest.raises(ValueError, match=why):
         DeclaredInputs.of(each)
-
-
-@pytest.mark.parametrize(
-    ("schema", "why"),
-    [
-        ({"type": "array"}, "must be a JSON Schema of an object"),
-        ({"properties": ["a"]}, "must be a JSON Schema of an object|The schema is invalid"),
-        ({"properties": {"a": {"type": "strnig"}}}, "The schema is invalid at properties.a.type"),
-        ({"properties": {"a": {"type": "integer", "default": "x"}}}, "expected int"),
-        ({"properties": {"a": {"minimum": 3, "default": 1}}}, "the default of a does not fit"),
-        ({"properties": {"a": {"not": {"pattern": "(?!a)"}}}}, "is not a valid regular expression"),
-        (
-            {"allOf": [{"required": [str(number)]} for number in range(200_000)]},
-            "too many parts for a schema",
-        ),
-    ],
-)
-def test_h20_a_json_schema_that_is_none_is_refused(schema: dict[str, Any], why: str) -> None:
-    """At start, with the reason."""
-    with pytest.raises(ValueError, match=why):
-        DeclaredInputs.of_schema(schema)
 
 
 def test_v5_a_pattern_is_one_of_ecma_262() -> None:
