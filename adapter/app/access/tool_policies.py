@@ -43,11 +43,7 @@ def policies_of(settings: Settings, entry: ServerSettings) -> Policies:
             max_description=cleaning.max_tool_description_chars,
             max_schema_text=cleaning.max_schema_text_chars,
         ),
-        descriptions=Descriptions(
-            mode=describing.mode,
-            max_tool=describing.max_tool_description_chars,
-            max_schema=describing.max_schema_description_chars,
-        ),
+        descriptions=Descriptions(describing.mode, describing.max_tool_description_chars),
         shorten=core.shorten_descriptions
         if entry.shorten_descriptions is None
         else entry.shorten_descriptions,

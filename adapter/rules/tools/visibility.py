@@ -85,11 +85,10 @@ def _longer(title: int, description: int) -> re.Pattern[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Descriptions:
-    """The part of the descriptions that clients get. The limits, in characters, are those of ``truncate``."""
+    """The part of the descriptions that clients get. The ``limit``, in characters, is that of ``truncate``."""
 
     mode: Literal["preserve", "truncate", "strip"] = "preserve"
-    max_tool: int | None = 280
-    max_schema: int | None = 280
+    limit: int | None = 280
 
     def kept(self, piece: Prose, text: str) -> str | None:
         """The part of a text that clients get, None to leave the text out. Titles stay as they are."""
@@ -97,14 +96,14 @@ class Descriptions:
             return text
         if self.mode == "strip":
             return None
-        return cut(text, self.max_schema if piece.in_schema else self.max_tool)
+        return cut(text, self.limit)
 
     def finds_nothing(self, flat: bytes | None) -> bool:
         """Tell whether surely all descriptions of a definition would stay as they are; see Sanitization."""
         if self.mode != "truncate":
             return self.mode == "preserve"
-        limits = [_UNLIMITED if limit is None else limit for limit in (self.max_tool, self.max_schema)]
-        return flat is not None and _longer(_UNLIMITED, min(limits)).search(flat) is None
+        limit = _UNLIMITED if self.limit is None else self.limit
+        return flat is not None and _longer(_UNLIMITED, limit).search(flat) is None
 
 
 class _Folding(NamedTuple):

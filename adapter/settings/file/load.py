@@ -196,9 +196,12 @@ def _sentence(error: ErrorDetails, location: Location) -> str:
     return _SENTENCES.get(kind) or error["msg"][0].lower() + error["msg"][1:]
 
 
+_ONE_LIMIT = "max_tool_description_chars is for descriptions inside schemas too"
+
 RETIRED: Mapping[str, str] = {
     "core.cors.allowed_headers": "a preflight answer allows the request headers that it is asked for",
     "core.cors.allowed_methods": "a preflight answer allows GET, POST, DELETE and OPTIONS",
+    "core.tool_description_policy.max_schema_description_chars": _ONE_LIMIT,
     "core.upstream_ping.half_open_probe_allowance": "a half-open breaker allows two pings at once",
     "state_persistence.reconciliation": "a log line tells of files without a record, which are given to nobody",
     "state_persistence.redis.ping_seconds": "the connection is checked every 5 s",
@@ -220,6 +223,7 @@ RETIRED: Mapping[str, str] = {
     "telemetry.service_name": "OpenTelemetry's OTEL_SERVICE_NAME names the service, else it is mcp-adapter",
     "telemetry.service_namespace": "OpenTelemetry's OTEL_RESOURCE_ATTRIBUTES names it",
     "telemetry.shutdown_drain_timeout_seconds": "the rest is exported within 10 s",
+    "servers.[].tool_description_policy.max_schema_description_chars": _ONE_LIMIT,
     "servers.[].upstream.restart": "the pause between failed starts doubles from 1 s to 60 s",
     "servers.[].upstream_ping.half_open_probe_allowance": "a half-open breaker allows two pings at once",
 }

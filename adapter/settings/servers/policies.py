@@ -102,9 +102,7 @@ class DescriptionPolicy(Section):
     mode: DescriptionMode = "preserve"
     """`truncate` cuts descriptions at the limits below, `strip` removes them."""
     max_tool_description_chars: Count | None = 280
-    """Limit of `truncate` for a tool's description, in characters."""
-    max_schema_description_chars: Count | None = 280
-    """Limit of `truncate` for descriptions inside schemas, in characters."""
+    """Limit of `truncate` for each description, of the tool and inside its schemas, in characters."""
 
 
 @overriding(DescriptionPolicy, "core.tool_description_policy")
