@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -55,12 +54,6 @@ class CorsSettings(Section):
     """Answer preflight requests and add CORS headers."""
     allowed_origins: TextList = Field(default_factory=list)
     """Origins that may read answers; `*` allows any, an empty list none."""
-    allow_credentials: bool = False
-    """Allow browsers to send cookies and credentials."""
-
-    def _contradictions(self) -> Iterator[str]:
-        if self.allow_credentials and "*" in self.allowed_origins:
-            yield "allow_credentials is not allowed with * in allowed_origins: list the origins"
 
 
 def _code(value: object) -> object:

@@ -210,7 +210,7 @@ class Guard:
             return None
         requested = headers.get("Access-Control-Request-Headers")
         own = _ALLOWED_HEADERS if methods is None else _FILE_HEADERS
-        # Said back by name: a literal * does not cover Authorization, nor anything with credentials.
+        # Said back by name: a literal * does not cover Authorization.
         allowed = requested or f"{own}, {self._token_header}"
         return [
             *fields,
@@ -235,14 +235,11 @@ def _cors_fields(cors: CorsSettings, headers: Mapping[str, str], exposed: Sequen
     origin = headers.get("Origin")
     if origin is None or not origin_allowed(origin, headers.get("Host"), allowed=cors.allowed_origins):
         return []
-    fields = [
+    return [
         ("Access-Control-Allow-Origin", origin),
         ("Access-Control-Expose-Headers", ", ".join((_EXPOSED_HEADERS, *exposed))),
         ("Vary", "Origin"),
     ]
-    if cors.allow_credentials:
-        fields.append(("Access-Control-Allow-Credentials", "true"))
-    return fields
 
 
 _SCHEMES = ("http", "https")
