@@ -51,8 +51,6 @@ class TelemetrySettings(Section):
     """Collector, with TLS if it begins with `https://`; null means the transport's usual port on localhost."""
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
     """Headers added to every export; their values are secrets."""
-    emit_logs: bool = False
-    """Export log lines too."""
     prometheus: PrometheusSettings = Field(default_factory=PrometheusSettings)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ def open_providers(settings: Settings, registry: MetricRegistry | None = None) -
     if registry is not None:
         # A reader exports nothing while no instrument has a value, and the registry leaves with what it exports.
         meters.get_meter(SCOPE).create_observable_gauge("adapter.up", [_up], description="1 while it runs.")
-    logs = LoggerProvider(resource=resource) if settings.emit_logs else None
+    logs = LoggerProvider(resource=resource) if os.environ.get("OTEL_LOGS_EXPORTER") == "otlp" else None
     if logs is not None:
         logs.add_log_record_processor(BatchLogRecordProcessor(lines(**_options(settings, "logs"))))
     return Providers(traces, meters, logs)

@@ -118,10 +118,13 @@ async def test_an_endpoint_may_name_its_signal() -> None:
 
 
 @pytest.mark.parametrize("transport", ["http", "grpc"])
-async def test_h37_log_lines_are_shipped_within_their_trace(transport: str) -> None:
+async def test_h37_log_lines_are_shipped_within_their_trace(
+    monkeypatch: pytest.MonkeyPatch, transport: str
+) -> None:
     """Lines go where spans go, with their level, their trace and without secrets; the exporters' own stay here."""
+    monkeypatch.setenv("OTEL_LOGS_EXPORTER", "otlp")
     async with http_collector() if transport == "http" else grpc_collector() as collector:
-        telemetry = opened(collector, transport=transport, emit_logs=True)
+        telemetry = opened(collector, transport=transport)
         assert telemetry.lines is not None
         with telemetry.tracing.span("mcp.tool.call", {}):
             trace_id = telemetry.tracing.trace_id()

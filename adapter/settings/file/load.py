@@ -208,6 +208,7 @@ RETIRED: Mapping[str, str] = {
     "state_persistence.redis.ping_seconds": "the connection is checked every 5 s",
     "storage.atomic_writes": "a file is written to a temporary one, synced and renamed",
     "telemetry.drop_on_queue_full": "spans are dropped while 5000 wait, and no call waits for a collector",
+    "telemetry.emit_logs": "log lines are exported where OpenTelemetry's OTEL_LOGS_EXPORTER is otlp",
     "telemetry.export_interval_seconds": "OpenTelemetry's OTEL_METRIC_EXPORT_INTERVAL says how often, else each minute",
     "telemetry.export_timeout_seconds": "one export takes at most 10 s",
     "telemetry.flush_on_shutdown": "spans that wait are exported when the adapter stops",
