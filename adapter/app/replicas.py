@@ -64,11 +64,11 @@ class ReplicaService:
         settings, store = base.settings, base.store
         chosen = settings.core.replica
         name = chosen.id or replica_id()
-        self.place = chosen.bound
+        self.place: tuple[str, int] | None = None
         self._address = chosen.address
         if not alone:
             name = f"{name[:47]}-{replica_id()}" if chosen.id else name
-            self.place = (settings.core.host if chosen.bound is None else chosen.bound[0]), 0
+            self.place = settings.core.host, 0
             if settings.state_persistence.type == "disk":
                 # All processes are on this machine.
                 self.place, self._address = ("127.0.0.1", 0), None

@@ -101,8 +101,8 @@ async def _finish(listener: Listener, front: Front, grace: Grace) -> None:
 
 
 async def _join(app: App, opened: list[tuple[Front, Listener]]) -> None:
-    """Be found by other replicas: at ``core.replica.listen``, whose listener joins those that are ``opened``, or at the
-    first of these, which is the public one. Raises OSError, StoreUnavailable.
+    """Be found by other replicas: at a port of its own, whose listener joins those that are ``opened``, or at the first
+    of these, which is the public one. Raises OSError, StoreUnavailable.
     """
     if app.replicas is None:
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -25,7 +24,6 @@ def address_problems(settings: Settings) -> Iterator[Problem]:
     yield from _mounts(settings)
     yield from _console(settings)
     yield from _metrics(settings)
-    yield from _replica_port(settings)
     if any(server.upstream.auth.type == "authorization_code" for server in settings.servers):
         yield from _grant_pages(settings)
 
@@ -132,29 +130,3 @@ def _grant_pages(settings: Settings) -> Iterator[Problem]:
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         sentence = "must begin with https:// for upstream.auth.type authorization_code, or name this machine"
         yield Problem("core.public_base_url", sentence)
-
-
-def _replica_port(settings: Settings) -> Iterator[Problem]:
-    """Find a port for other replicas that the adapter itself has taken for its clients."""
-    core = settings.core
-    # With workers each process binds a free port, whichever is named.
-    if core.replica.bound is None or core.workers != 1 or not settings.shares_state:
-        return
-    host, port = core.replica.bound
-    if (
-        port
-        and port == core.port
-        and (host.lower() == core.host.lower() or _is_any(host) or _is_any(core.host))
-    ):
-        sentence = (
-            f"{core.replica.listen} is taken by core.host and core.port: choose another port, or remove this, "
-            "and replicas are served at core.port"
-        )
-        yield Problem("core.replica.listen", sentence)
-
-
-def _is_any(host: str) -> bool:
-    try:
-        return ip_address(host).is_unspecified
-    except ValueError:
-        return False

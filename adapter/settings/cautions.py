@@ -176,7 +176,7 @@ def _is_set(state: StatePersistence, key: str) -> bool:
 def _lonely_replica(settings: Settings) -> Iterator[Problem]:
     """Find settings of a replica where there are no others, or where they cannot hold for each of several workers."""
     core = settings.core
-    given = [key for key in ("id", "address", "listen") if getattr(core.replica, key) is not None]
+    given = [key for key in ("id", "address") if getattr(core.replica, key) is not None]
     if core.workers == 1 and not settings.shares_state:
         for key in given:
             sentence = (
@@ -184,16 +184,6 @@ def _lonely_replica(settings: Settings) -> Iterator[Problem]:
                 "or remove it"
             )
             yield Problem(f"core.replica.{key}", sentence)
-    elif core.workers != 1 and not settings.shares_state:
-        for key in given:
-            if key != "id":
-                sentence = (
-                    "has no effect: workers with one SQLite file reach each other at 127.0.0.1; remove it"
-                )
-                yield Problem(f"core.replica.{key}", sentence)
-    elif core.workers != 1 and core.replica.bound is not None and core.replica.bound[1]:
-        sentence = (
-            "its port has no effect: each worker binds a free port of its own; write port 0, or set "
-            "core.workers to 1"
-        )
-        yield Problem("core.replica.listen", sentence)
+    elif core.workers != 1 and not settings.shares_state and "address" in given:
+        sentence = "has no effect: workers with one SQLite file reach each other at 127.0.0.1; remove it"
+        yield Problem("core.replica.address", sentence)

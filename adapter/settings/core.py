@@ -105,15 +105,6 @@ def _is_an_address(value: str | None) -> str | None:
     return value.rstrip("/")
 
 
-def _is_bindable(value: str | None) -> str | None:
-    if value is None:
-        return None
-    parts = _parts(f"http://{value}")
-    if "://" in value or parts is None or parts[1] is None or parts[2]:
-        raise ValueError("must be host:port, with an IPv6 address in brackets")
-    return value
-
-
 class ReplicaSettings(Section):
     """This process among several that share a state store."""
 
@@ -124,14 +115,6 @@ class ReplicaSettings(Section):
     """Address at which other processes reach this one: a URL, or a host with or without a port. Null: the address
     that is bound, or the host's own.
     """
-    listen: Annotated[OptionalText, AfterValidator(_is_bindable)] = None
-    """Additional `host:port` for other processes only; port 0 chooses a free one. Null: `core.port`."""
-
-    @property
-    def bound(self) -> tuple[str, int] | None:
-        """Host and port of ``listen``."""
-        parts = None if self.listen is None else _parts(f"http://{self.listen}")
-        return None if parts is None or parts[1] is None else (parts[0], parts[1])
 
 
 def _parts(url: str) -> tuple[str, int | None, str] | None:

@@ -475,15 +475,6 @@ def test_only_named_ports_are_open() -> None:
     assert replicas["from"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "r"
 
 
-def test_replicas_may_have_a_port_of_their_own() -> None:
-    """config.core.replica.listen is a port that pods open to each other, and that the service does not have."""
-    release = rendered("ha-adapter", sets=['config.core.replica.listen="0.0.0.0:8933"'])
-    assert {"name": "replicas", "containerPort": 8933} in release.container()["ports"]
-    *_, replicas = release.only("NetworkPolicy")["spec"]["ingress"]
-    assert replicas["ports"] == [{"port": "replicas"}]
-    assert [port["name"] for port in release.only("Service")["spec"]["ports"]] == ["http"]
-
-
 def test_the_way_out_can_be_closed() -> None:
     """With egress, pods reach names, each other, and what the rules name."""
     rule: Any = '{"ports": [{"port": 443}]}'

@@ -129,8 +129,8 @@ async def test_another_content_than_the_sealed_one_is_refused(tmp_path: Path) ->
 
 
 async def test_replicas_have_a_listener_of_their_own(tmp_path: Path) -> None:
-    """With core.replica.listen the public port has no such route, and the other has nothing else."""
-    own = {"core": {"replica": {"listen": "127.0.0.1:0"}}}
+    """Where several share the public port, that has no such route, and the other has nothing else."""
+    own = {"core": {"workers": 2}}
     async with site(tmp_path, **own) as found:
         a, b = await found.start("a"), await found.start("b")
         async with a.client() as first, b.client() as second:

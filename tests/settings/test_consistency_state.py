@@ -23,7 +23,7 @@ def read(workers: object, server: dict[str, Any], **sections: Any) -> Settings:
 
 REDIS = {"type": "redis", "redis": {"host": "r"}}
 AUTH = {"enabled": True, "token": "a-token-of-sixteen-letters"}
-ADDRESSES = {"id": "a", "address": "host:1", "listen": "127.0.0.1:9000"}
+ADDRESSES = {"id": "a", "address": "host:1"}
 
 
 def told(core: dict[str, Any], **state: Any) -> dict[str, str]:
@@ -83,20 +83,18 @@ def test_an_embedded_adapter_starts_no_processes(tmp_path: Path) -> None:
 def test_a_replica_without_others_is_told_of(kind: str) -> None:
     """Nobody asks for its id and its addresses."""
     found = told({"replica": ADDRESSES}, type=kind)
-    assert list(found) == ["core.replica.id", "core.replica.address", "core.replica.listen"]
+    assert list(found) == ["core.replica.id", "core.replica.address"]
     assert all("shares its state with no other" in sentence for sentence in found.values())
-    assert told({"replica": {"id": None, "listen": ""}}, type=kind) == {}
+    assert told({"replica": {"id": None, "address": ""}}, type=kind) == {}
     assert told({"replica": ADDRESSES}, **REDIS) == {}
 
 
 def test_addresses_of_workers_are_told_of() -> None:
-    """With one SQLite file all are on one machine; with Redis each binds a port of its own."""
+    """With one SQLite file all are on one machine."""
     found = told({"workers": 2, "replica": ADDRESSES})
-    assert list(found) == ["core.replica.address", "core.replica.listen"]
+    assert list(found) == ["core.replica.address"]
     assert all("reach each other at 127.0.0.1" in sentence for sentence in found.values())
-    (sentence,) = told({"workers": 2, "replica": ADDRESSES}, **REDIS).values()
-    assert "free port" in sentence
-    assert told({"workers": 2, "replica": {**ADDRESSES, "listen": "127.0.0.1:0"}}, **REDIS) == {}
+    assert told({"workers": 2, "replica": ADDRESSES}, **REDIS) == {}
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
@@ -115,23 +113,3 @@ def test_interval_of_a_lasting_state_is_told_of(state: dict[str, Any]) -> None:
     assert path == "state_persistence.snapshot_interval_seconds"
     assert told({}, **state, snapshot_interval_seconds=30) == {}
     assert told({}, type="memory", snapshot_interval_seconds=60) == {}
-
-
-@pytest.mark.parametrize(
-    ("host", "listen"),
-    [
-        ("127.0.0.1", "127.0.0.1:9000"),
-        ("0.0.0.0", "10.0.0.1:9000"),
-        ("10.0.0.1", "[::]:9000"),
-        ("Host", "host:9000"),
-    ],
-)
-def test_one_port_is_not_bound_twice(host: str, listen: str) -> None:
-    """The sentence names the setting; two addresses of the machine, and other ports, are free."""
-    core = {"host": host, "port": 9000, "replica": {"listen": listen}, "auth": AUTH}
-    with pytest.raises(SettingsError, match="is taken by") as refused:
-        told(core, **REDIS)
-    assert places(refused) == ["core.replica.listen"]
-    assert told({**core, "port": 9001}, **REDIS) == {}
-    assert told({**core, "host": "10.0.0.9", "replica": {"listen": "10.0.0.8:9000"}}, **REDIS) == {}
-    assert told({**core, "port": 0, "replica": {"listen": "127.0.0.1:0"}}, **REDIS) == {}

@@ -23,8 +23,8 @@ def test_what_is_no_id(name: str) -> None:
 
 def test_blank_is_unset() -> None:
     """As from a variable of the environment that is empty."""
-    empty = ReplicaSettings.model_validate({"id": "", "address": " ", "listen": ""})
-    assert (empty.id, empty.address, empty.listen, empty.bound) == (None, None, None, None)
+    empty = ReplicaSettings.model_validate({"id": "", "address": " "})
+    assert (empty.id, empty.address) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -43,18 +43,3 @@ def test_what_is_no_address(address: str) -> None:
     """Other replicas could not connect to it."""
     with pytest.raises(ValidationError, match="must be a URL"):
         ReplicaSettings(address=address)
-
-
-@pytest.mark.parametrize(
-    ("listen", "bound"), [("0.0.0.0:9", ("0.0.0.0", 9)), ("[::]:0", ("::", 0)), ("host:1", ("host", 1))]
-)
-def test_what_is_bound(listen: str, bound: tuple[str, int]) -> None:
-    """Host and port."""
-    assert ReplicaSettings(listen=listen).bound == bound
-
-
-@pytest.mark.parametrize("listen", ["host", "9", "http://host:1", "host:1/path", "host:99999", "::1:1"])
-def test_what_cannot_be_bound(listen: str) -> None:
-    """The port must be there."""
-    with pytest.raises(ValidationError, match="must be host:port"):
-        ReplicaSettings(listen=listen)

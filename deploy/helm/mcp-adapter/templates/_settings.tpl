@@ -18,11 +18,6 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The port on which only other replicas are served; empty if that is config.core.port. */}}
-{{- define "mcp-adapter.replicasPort" -}}
-{{- dig "replica" "listen" "" .Values.config.core | default "" | regexFind "[0-9]+$" -}}
-{{- end -}}
-
 {{/* Metrics: "on" if they are served, and their own port, empty if that is config.core.port. */}}
 {{- define "mcp-adapter.metrics" -}}
 {{- if dig "telemetry" "prometheus" "enabled" false .Values.config -}}on{{- end -}}
