@@ -211,6 +211,7 @@ class Taking:
         """Nothing waits."""
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("tool", ["save", "load"], ids=["read", "piped"])
 @pytest.mark.parametrize("poured", [True, False])
 async def test_blank_lines_on_a_calls_stream(tool: str, poured: bool) -> None:
@@ -230,6 +231,7 @@ async def test_blank_lines_on_a_calls_stream(tool: str, poured: bool) -> None:
     assert taken == b"".join(BLANKS) + response
 
 
+@pytest.mark.deep
 async def test_blank_lines_on_a_stream_that_is_read() -> None:
     """A GET stream whose messages pass stages."""
     upstream = ScriptedUpstream([(Expect("GET"), ScriptedAnswer(headers=SSE, chunks=BLANKS))])
@@ -239,6 +241,7 @@ async def test_blank_lines_on_a_stream_that_is_read() -> None:
         assert await whole(await relaying.relay.handle(ask)) == b"".join(BLANKS)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("coded", [False, True])
 async def test_blank_lines_in_answer_to_initialize(coded: bool) -> None:
     """Plain, and compressed to a few bytes."""

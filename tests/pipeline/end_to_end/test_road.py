@@ -18,8 +18,21 @@ def written() -> Transcripts:
 
 GUARDED = [list(group) for _, group in itertools.groupby(ROADS, key=lambda road: road[:3])]
 
+QUICK = {("off", False, False), ("warn", False, True), ("block", True, False)}
+"""Guard, policies and code mode of the combinations that are quick enough together; all others are deep."""
 
-@pytest.mark.parametrize("roads", GUARDED, ids=lambda roads: roads[0].title.replace(" ", ","))
+
+@pytest.mark.parametrize(
+    "roads",
+    [
+        pytest.param(
+            roads,
+            id=roads[0].title.replace(" ", ","),
+            marks=() if roads[0][:3] in QUICK else pytest.mark.deep,
+        )
+        for roads in GUARDED
+    ],
+)
 async def test_both_ends_see_what_is_written(tmp_path: Path, written: Transcripts, roads: list[Road]) -> None:
     """With and without plans, upload consumers and artifact producers behind the same guard, policies and code mode."""
     for number, road in enumerate(roads):

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from adapter.relay.files.scopes import MOST_REMEMBERED, TABLE, Scopes
+from adapter.relay.files import scopes as scopes_module
+from adapter.relay.files.scopes import TABLE, Scopes
 from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import SessionState, session_key
@@ -160,14 +161,15 @@ async def test_a_scope_that_is_kept_outlives_its_session() -> None:
     assert await store.count(TABLE) == 0
 
 
-async def test_only_so_many_scopes_are_known() -> None:
+async def test_only_so_many_scopes_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are found in the store."""
+    monkeypatch.setattr(scopes_module, "MOST_REMEMBERED", 100)
     store = MemoryStore()
     scopes = await opened(store, per_principal=True)
     first = scopes.of(None, "user-0")
-    for number in range(MOST_REMEMBERED + 10):
+    for number in range(110):
         await scopes.remember(scopes.of(None, f"user-{number}"))
-    assert repr(scopes) == f"<Scopes: {MOST_REMEMBERED} remembered>"
+    assert repr(scopes) == "<Scopes: 100 remembered>"
     assert await scopes.find(first.id) == first
 
 

@@ -11,7 +11,8 @@ from adapter import log
 from adapter.errors import StoreUnavailable, UpstreamSilent
 from adapter.relay.cleanup import Cleanup, CleanupTask
 from adapter.relay.server import Server, Timeouts
-from adapter.relay.sessions.idle_sessions import CLOSINGS, MOST_WAITING
+from adapter.relay.sessions import idle_sessions
+from adapter.relay.sessions.idle_sessions import CLOSINGS
 from adapter.relay.sessions.session_map import TABLE, SessionLimits
 from adapter.rules.access.sessions import (
     Handshake,
@@ -232,12 +233,15 @@ async def test_sessions_that_cannot_be_read_stand_in_no_others_way() -> None:
     assert await keeping.relaying.store.count(TABLE) == 605
 
 
-async def test_more_than_may_wait_are_closed_in_one_round_all_the_same(keeping: Keeping) -> None:
+async def test_more_than_may_wait_are_closed_in_one_round_all_the_same(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is left for later where no other server has work."""
-    await keeping.open("well", MOST_WAITING + 1500)
+    monkeypatch.setattr(idle_sessions, "MOST_WAITING", 100)
+    await keeping.open("well", 1600)
     keeping.relaying.clock.now += 11
     await keeping.cleanup.run_once()
-    assert len(keeping.well.asked) == MOST_WAITING + 1500
+    assert len(keeping.well.asked) == 1600
 
 
 async def test_sessions_with_nothing_to_close_leave_others_their_turns(keeping: Keeping) -> None:

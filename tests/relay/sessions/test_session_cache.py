@@ -11,8 +11,9 @@ import pytest
 
 from adapter.errors import SessionUnknown
 from adapter.relay.row_reads import STALE
+from adapter.relay.sessions import session_cache
 from adapter.relay.sessions.session import NONE_GUARDED, TABLE, Session
-from adapter.relay.sessions.session_cache import KEPT, MOST_KNOWN, SessionCache
+from adapter.relay.sessions.session_cache import KEPT, SessionCache
 from adapter.rules.access.sessions import (
     Handshake,
     SessionRecord,
@@ -66,14 +67,17 @@ async def test_what_nobody_uses_is_forgotten_after_a_while(cache: SessionCache) 
     await renewing.renewal
 
 
-async def test_those_that_were_used_last_are_kept_where_there_are_too_many(cache: SessionCache) -> None:
+async def test_those_that_were_used_last_are_kept_where_there_are_too_many(
+    cache: SessionCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However short ago the others were used."""
-    for number in range(MOST_KNOWN + 1000):
+    monkeypatch.setattr(session_cache, "MOST_KNOWN", 5000)
+    for number in range(6000):
         kept(cache, str(number), 1000.0 + (number >= 2000) * 500.0)
     assert cache.crowded.is_set()
     await cache.forget_unused(1600.0)
     assert not cache.crowded.is_set()
-    assert len(cache.open) == MOST_KNOWN - 1000 and "2000" in cache.open
+    assert len(cache.open) == 4000 and "2000" in cache.open
 
 
 async def test_clock_that_goes_back_keeps_nothing_for_ever(cache: SessionCache) -> None:
@@ -84,12 +88,15 @@ async def test_clock_that_goes_back_keeps_nothing_for_ever(cache: SessionCache) 
     assert set(cache.open) == {"just now"}
 
 
-async def test_more_are_known_while_more_are_in_use(cache: SessionCache) -> None:
+async def test_more_are_known_while_more_are_in_use(
+    cache: SessionCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A bound on memory takes away no session that somebody works with."""
-    for number in range(MOST_KNOWN + 10):
+    monkeypatch.setattr(session_cache, "MOST_KNOWN", 100)
+    for number in range(110):
         kept(cache, str(number)).in_flight = 1
     await cache.forget_unused(1e9)
-    assert len(cache.open) == MOST_KNOWN + 10
+    assert len(cache.open) == 110
 
 
 async def test_session_that_somebody_still_holds_is_never_there_twice(cache: SessionCache) -> None:
@@ -148,10 +155,13 @@ async def test_times_that_are_not_written_keep_a_session_known() -> None:
     assert row is not None and row.due == one.clock.now - 2 * KEPT + 10 * KEPT
 
 
-async def test_round_of_last_seen_times_forgets_and_begins_at_once_where_there_are_too_many() -> None:
+async def test_round_of_last_seen_times_forgets_and_begins_at_once_where_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It need not wait for its time."""
+    monkeypatch.setattr(session_cache, "MOST_KNOWN", 100)
     one = Replicas().start()
-    for number in range(MOST_KNOWN + 1):
+    for number in range(101):
         kept(one.sessions.cache, str(number))
     running = asyncio.create_task(one.last_seen.run())
     await until(lambda: not (one.sessions.active))

@@ -44,6 +44,7 @@ def store_behind(sentinel: Server, service: str = "main") -> RedisStore:
     return RedisStore(Dialer(parse_address(url), 2.0), Layout("test", 4), TIMES)
 
 
+@pytest.mark.deep
 async def test_sentinel_names_the_primary(watched: tuple[Server, Server, Server]) -> None:
     """The store finds the primary, also if the first Sentinel is away, and the new one after a failover."""
     primary, replica, sentinel = watched
@@ -153,6 +154,7 @@ def id_of(server: Server) -> str:
     return servers.command(server, "CLUSTER", "MYID", password=None).strip()
 
 
+@pytest.mark.deep
 async def test_slots_move_under_load(nodes: list[Server]) -> None:
     """While partitions move to another server no write fails, none is done twice, and changes are still heard."""
     store, other = store_on(nodes), store_on(nodes)
@@ -205,6 +207,7 @@ async def test_slots_move_under_load(nodes: list[Server]) -> None:
     await other.close()
 
 
+@pytest.mark.deep
 async def test_a_replica_takes_over(nodes: list[Server]) -> None:
     """When a primary dies, its partitions fail at once and not slowly, the others go on, and then all is as before."""
     with ExitStack() as stack:

@@ -153,6 +153,7 @@ async def test_a_foreign_format_is_refused(nodes: list[Server], base: str, row: 
         await RedisStore(servers.dialer(nodes), Layout(base, 4)).open()
 
 
+@pytest.mark.deep
 async def test_rows_of_a_large_table_are_read_a_page_at_a_time(
     nodes: list[Server], replicas: list[RedisStore]
 ) -> None:
