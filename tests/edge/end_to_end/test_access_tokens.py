@@ -178,25 +178,6 @@ async def test_every_entrance_asks_for_the_same(
 # --- sessions ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_belongs_to_its_principal(road: StartRoad, verifier: ScriptedVerifier) -> None:
-    """A refreshed token goes on with it; to another person, and to a static token, it is unknown."""
-    first, refreshed = verifier.issue("first"), verifier.issue("refreshed", scopes=("mcp", "more"))
-    bob = verifier.issue("bobs", principal="bob")
-    async with (
-        road(core=core(**STATIC), verifier=verifier) as (up, front, client),
-        front.client() as elsewhere,
-    ):
-        await client.initialize(**first)
-        elsewhere.session = client.session
-        assert (await client.request("POST", call_body(), **first))[0].status == 200
-        assert (await client.request("POST", call_body(), **refreshed))[0].status == 200
-        assert (await elsewhere.request("POST", call_body(), **refreshed))[0].status == 200
-        for fields in (bob, bearer(STATIC["token"])):
-            head, text = await elsewhere.request("POST", call_body(), **fields)
-            assert head.status == 404 and error_of(text)["code"] == -32600
-        assert len(up.calls("tools/call")) == 3
-
-
 async def test_a_token_counts_until_it_expires_on_a_connection_that_stays(
     road: StartRoad, verifier: ScriptedVerifier
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import time
 
 from adapter.relay.sessions.session_map import TABLE
 from tests.edge.conftest import StartRoad
@@ -57,16 +56,6 @@ async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(road: StartR
         await caller.head()
         assert up.sessions == set()
         assert await front.app.store.count(TABLE) == 0
-
-
-async def test_stuck_sessions_do_not_delay_the_cleanup(in_session: StartRoad) -> None:
-    """What could not be closed is put off, so that the next round begins with other sessions."""
-    async with in_session() as (up, front, client):
-        await up.stop()
-        await client.request("DELETE")
-        assert len(await front.app.store.overdue(TABLE, time.time())) == 1
-        await front.app.cleanup.run_once()
-        assert await front.app.store.overdue(TABLE, time.time()) == []
 
 
 async def test_compressed_body_with_something_behind_its_end_is_refused(in_session: StartRoad) -> None:

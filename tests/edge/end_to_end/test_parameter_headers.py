@@ -73,12 +73,3 @@ async def test_argument_without_its_mirror_is_400_where_the_schema_is_known(road
         sent = up.calls("tools/call")[-1]
         params: Any = sent.message["params"]
         assert sent.head["mcp-param-file"] == params["arguments"]["filename"]
-
-
-async def test_mirrors_of_a_legacy_call_are_no_mirrors(in_session: StartRoad) -> None:
-    """A header of that name is some client's own there."""
-    async with in_session(playing, server=TOOLS) as (up, _, client):
-        params = {"name": "write", "arguments": {"filename": "a.txt"}}
-        body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-        head, _ = await client.request("POST", body, mcp_param_file="b.txt")
-        assert head.status == 200 and len(up.calls("tools/call")) == 1

@@ -198,36 +198,3 @@ async def test_replicas_agree_again(
             first = await found.who(one, session)
             assert [await found.who(other, session) for _ in range(3)] == [first] * 3
             assert found.processes == before
-
-
-@pytest.mark.parametrize("lose", LOSSES)
-async def test_lost_sessions_end_everywhere(
-    upstream: StartUpstream, tmp_path: Path, own_redis: Server, lose: Callable[[Server], None]
-) -> None:
-    """All replicas answer 404 to their clients, and what stood behind them at servers is closed: sessions and
-    processes. Those that began after the loss go on."""
-    async with upstream(playing(desk)) as up, fleet(tmp_path, up, own_redis) as found:
-        sessions = [await found.initialize(name) for name in "abc" for _ in range(10)]
-        async with found.client("a", sessions[0]) as client:
-            link = link_of(await call_tool(client, "write", {"filename": "made.txt"}))
-            assert (await client.request("GET", path=link))[0].status == 200
-        children = [await found.initialize(name, CHILD) for name in "abc"]
-        for session in children:
-            await found.who("a", session)
-        assert (len(up.sessions), found.processes) == (30, 3)
-        lose(own_redis)
-        for name in "abc":
-            await until(partial(found.has_told, name))
-        for name in "abc":
-            for session in (sessions[0], sessions[10], sessions[20]):
-                assert await found.status(name, session) == 404
-            async with found.client(name) as client:
-                assert (await client.request("GET", path=link))[0].status == 404
-        after, child = await found.initialize("a"), await found.initialize("b", CHILD)
-        kept = await found.who("b", child)
-        # One that could not be closed is tried again later.
-        async with asyncio.timeout(6 * PATIENCE):
-            while (len(up.sessions), found.processes) != (1, 1):
-                await asyncio.sleep(0.05)
-        assert await found.status("b", after) == 200
-        assert await found.who("a", child) == kept

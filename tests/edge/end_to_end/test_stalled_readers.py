@@ -150,26 +150,6 @@ async def test_an_answer_that_is_not_taken_holds_nothing_of_its_request(
         assert (await client.head()).status == 200
 
 
-async def test_an_answer_that_trickles_holds_nothing_of_its_request(in_session: StartRoad) -> None:
-    """A small one is kept back until it is whole; its request is not."""
-    go = asyncio.Event()
-
-    async def script(exchange: Exchange) -> None:
-        body = result(1)
-        await exchange.send(
-            b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{" % len(body)
-        )
-        await go.wait()
-        await exchange.send(body[1:])
-
-    async with in_session(script) as (up, front, client):
-        asked = asyncio.create_task(client.request("POST", LARGE))
-        await up.arrived("tools/call")
-        await until(lambda: front.app.bodies.buffers.used == 0)
-        go.set()
-        assert (await asked)[1] == result(1)
-
-
 async def test_what_the_upstream_did_not_take_still_counts(road: StartRoad) -> None:
     """One that answers before it has read the request leaves its bytes here: they are held, and counted."""
 

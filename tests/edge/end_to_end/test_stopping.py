@@ -179,26 +179,6 @@ async def test_idle_connection_is_closed_in_good_order(stoppable: Stoppable) -> 
         assert await client.reader.read() == b""
 
 
-async def test_requests_that_wait_their_turn_are_answered(stoppable: Stoppable) -> None:
-    """What was sent behind the call that is under way has arrived, so it is not thrown away."""
-    wait = Finishing()
-    async with stoppable(wait, grace=60) as (up, client, stop):
-        await client.send("POST", call_body(number=7))
-        await up.arrived("tools/call")
-        await client.send("POST", call_body(number=7))
-        await asyncio.sleep(0.05)
-        stopping = asyncio.create_task(stop())
-        await asyncio.sleep(0.05)
-        wait.finish.set()
-        heads = []
-        for _ in range(2):
-            heads.append(await client.head())
-            assert await read_body(client.reader, heads[-1]) == result(7)
-        assert [head.get("connection") for head in heads] == [None, "close"]
-        async with asyncio.timeout(20):
-            await stopping
-
-
 async def test_stream_of_the_tool_api(stoppable: Stoppable) -> None:
     """A call over plain HTTP ends with a result too: the status and the sentence that a plain answer would have."""
     list_then_hang = Shop(tool("tool"), run=silent)
@@ -212,25 +192,6 @@ async def test_stream_of_the_tool_api(stoppable: Stoppable) -> None:
         said = orjson.loads(data.removeprefix("data: "))
         assert (name, said["status"]) == ("event: result", 503)
         assert "stopping; the call may have run" in said["body"]["detail"]
-
-
-async def test_answer_that_cannot_be_completed_is_broken_off(stoppable: Stoppable) -> None:
-    """Half of a large JSON answer must not be taken for all of it."""
-
-    async def large(exchange: Exchange) -> None:
-        await exchange.send(
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
-        )
-        await exchange.send(b"x" * 500_000)
-        await exchange.gone()
-
-    async with stoppable(large) as (_, client, stop):
-        await client.send("POST", call_body())
-        head = await client.head()
-        await client.reader.readexactly(500_000)
-        await stop()
-        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await read_body(client.reader, head)
 
 
 @pytest.mark.parametrize(

@@ -132,22 +132,6 @@ async def test_large_json_answer_in_chunks(in_session: StartRoad) -> None:
             assert body == said
 
 
-async def test_json_answer_in_slow_pieces_is_one_answer(in_session: StartRoad) -> None:
-    """A JSON body that comes byte by byte, with white space first as a sign of life, arrives as it came."""
-    said = b" \n" * 20 + result(1)
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
-        await exchange.send(b"transfer-encoding: chunked\r\n\r\n")
-        for place in range(len(said)):
-            await exchange.chunk(said[place : place + 1])
-        await exchange.end_stream()
-
-    async with in_session(script) as (_, _, client):
-        _, body = await client.call()
-        assert body == said
-
-
 async def test_large_request_and_chunked_request(in_session: StartRoad) -> None:
     """3 MiB of arguments with a length, and the same in chunks with extensions, reach the upstream whole."""
     sent = orjson.dumps(

@@ -459,23 +459,6 @@ async def test_a_stalled_upload_is_408_and_nothing_is_left(tmp_path: Path) -> No
         assert desk.files() == []
 
 
-async def test_who_goes_away_leaves_nothing(tmp_path: Path) -> None:
-    """Neither a file nor room taken, and the credential may be used again."""
-    async with filed(tmp_path, quota=MIB) as (desk, scope):
-        path = desk.upload_path(scope)
-        async with desk.client() as client:
-            said = {"content_type": FORM, "content_length": str(MIB)}
-            await client.send("POST", file_part(b"x" * 300_000)[:-2], path, **said)
-            async with asyncio.timeout(20):
-                while not desk.files():
-                    await asyncio.sleep(0)
-        async with asyncio.timeout(20):
-            while desk.files():
-                await asyncio.sleep(0)
-        head, _ = await upload(desk, path, form(file_part(b"x" * MIB)))
-        assert head.status == 200
-
-
 @pytest.mark.parametrize("kept", [64, 20], ids=["all-fit", "more-than-fit"])
 async def test_64_uploads_at_once_keep_to_the_quota_to_the_byte(tmp_path: Path, kept: int) -> None:
     """What fits is never refused, and on disk is just what fits: old ones made room for the others."""

@@ -249,28 +249,6 @@ async def test_a_body_counts_until_its_exchange_is_over(in_session: StartRoad, s
         assert front.app.bodies.buffers.used == 0
 
 
-@pytest.mark.parametrize("end", ["left", "refused", "broken", "unread"])
-async def test_whatever_ends_a_request_gives_its_memory_back(road: StartRoad, end: str) -> None:
-    """Also where nobody read the body, or its bytes turned out to be no request."""
-    async with road() as (_, front, _):
-        buffers = front.app.bodies.buffers
-        for _ in range(20):
-            async with front.client() as client:
-                if end == "broken":
-                    await client.send("POST", b"fffff\r\n" + b"x" * 50 * KIB, **CHUNKED)
-                    await client.send_more(b"y" * 0xFFFFF)
-                    assert (await client.head()).status == 400
-                elif end == "unread":
-                    await client.send("POST", b" " * 50 * KIB, path="/nowhere", content_length="99999")
-                    assert (await client.head()).status == 404
-                elif end == "refused":
-                    await client.send("POST", b" " * 50 * KIB, content_length="99999999")
-                    assert (await client.head()).status == 413
-                else:
-                    await client.send("POST", b" " * 50 * KIB, content_length="99999")
-        await until(lambda: buffers.used == 0)
-
-
 async def test_who_leaves_unread_is_noticed(in_session: StartRoad) -> None:
     """A client from which nothing is read is looked for, as no read would tell that it has gone."""
 
@@ -290,9 +268,6 @@ async def test_nobody_keeps_a_body_that_is_not_read(in_session: StartRoad) -> No
         await client.send("GET", b" " * MIB, content_length=str(2 * MIB))
         assert (await client.head()).status == 200
         assert front.app.bodies.buffers.used == 0
-
-
-CHUNKED = {"transfer_encoding": "chunked", "content_length": ""}
 
 
 def bodies_in_memory() -> int:
