@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -91,15 +90,6 @@ def called(
 def started(limit: Concurrency, work: Work, *names: str) -> list[asyncio.Task[Outcome]]:
     """Calls under way, in this order."""
     return [asyncio.create_task(limit(called(name), work)) for name in names]
-
-
-async def settled(condition: Callable[[], bool]) -> None:
-    """Return when what other tasks have to do shows; they need a few turns of the loop, never time."""
-    for _ in range(100):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never came to this")
 
 
 # --- how often ------------------------------------------------------------------------------------------------
@@ -208,23 +198,6 @@ async def test_v21_calls_that_wait_go_on_in_their_order() -> None:
     assert (work.begun, work.most) == (list("abcde"), 2)
 
 
-async def test_v21_a_place_is_given_back_however_a_call_ends() -> None:
-    """A call that fails, and one that is cancelled while it runs, leave their place to the next."""
-    limit, work = Concurrency("bz", 1, 2), Work()
-    failing = asyncio.create_task(limit(called("a", fails=True), work))
-    await work.has_begun("a")
-    cancelled, last = started(limit, work, "b", "c")
-    work.finish("a")
-    with pytest.raises(StageFailed, match="no"):
-        await failing
-    await work.has_begun("b")
-    cancelled.cancel()
-    await work.has_begun("c")
-    work.finish("c")
-    assert await last is DONE
-    assert (limit.active, limit.queued) == (0, 0)
-
-
 async def test_v4_a_call_that_is_cancelled_leaves_the_queue_at_once() -> None:
     """Its place in the queue is free for a call of the very same moment, and it never runs."""
     limit, work = Concurrency("bz", 1, 1), Work()
@@ -236,23 +209,6 @@ async def test_v4_a_call_that_is_cancelled_leaves_the_queue_at_once() -> None:
     assert await limit(called("c"), answer) is DONE
     assert await first is DONE
     assert (second.cancelled(), work.begun) == (True, ["a"])
-
-
-async def test_v4_a_turn_that_comes_too_late_is_handed_on() -> None:
-    """A call that is cancelled between getting its turn and taking it costs the next one nothing."""
-    limit, work = Concurrency("bz", 1, 2), Work()
-    first, second, third = started(limit, work, "a", "b", "c")
-    await work.has_begun("a")
-    work.finish("a")
-    # The turn is given within the first call's last step, and taken in a later one.
-    await settled(lambda: limit.queued == 1)
-    assert work.begun == ["a"]
-    second.cancel()
-    await work.has_begun("c")
-    work.finish("c")
-    assert [await first, await third] == [DONE, DONE]
-    assert second.cancelled()
-    assert (limit.active, work.most) == (0, 1)
 
 
 @pytest.mark.parametrize("seed", range(20))

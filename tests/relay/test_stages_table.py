@@ -76,19 +76,6 @@ def test_a_plan_stands_around_the_stages_of_its_tool() -> None:
     assert stages(table, "prompts/get", name="planned") == ""
 
 
-def test_names_come_before_beginnings() -> None:
-    """A resource of its own name has its own stage; one that only begins like others has theirs."""
-    table = StageTable(
-        [
-            StageEntry("resources/read", "artifacts", Named("document"), "doc://a"),
-            StageEntry("resources/read", "artifacts", Named("any"), prefix="doc://"),
-        ]
-    )
-    assert stages(table, "resources/read", uri="doc://a") == "document"
-    assert stages(table, "resources/read", uri="doc://b") == "any"
-    assert stages(table, "resources/read", uri="up://a") == ""
-
-
 def test_a_stage_of_all_names_stands_around_those_of_some() -> None:
     """Also around a stage for the names that begin alike, which is found before it otherwise."""
     table = StageTable(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import gc
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -226,39 +224,3 @@ async def test_a_generator_that_was_given_up_takes_no_further_step(scripts: Scri
         while scripts.leftover:
             await asyncio.sleep(0)
     assert steps == [1, "closed"]
-
-
-async def test_a_script_s_thread_knows_the_caller_s_variables(scripts: Scripts, tmp_path: Path) -> None:
-    """Context variables reach it, so that identity and tracing do."""
-    source = "import contextvars\nvariable = contextvars.ContextVar('v', default='unset')\n"
-    (tmp_path / "script.py").write_text(source + "def default(payload): return payload.get()")
-    script = scripts.load("script.py", tmp_path)
-    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
-    variable.set("mine")
-    assert await called(script, variable) == "mine"
-
-
-async def test_ten_thousand_calls_leave_nothing(scripts: Scripts, load: Load, tmp_path: Path) -> None:
-    """No task, no descriptor, and no thread beyond those that are kept for the next call."""
-    sync, quick = load("def default(payload): return payload"), asyncio.Event()
-    (tmp_path / "async.py").write_text("async def default(payload): await payload.wait()")
-    script = scripts.load("async.py", tmp_path)
-    await called(sync)
-    # What earlier tests left would otherwise be closed amid the calls.
-    gc.collect()
-    descriptors = len(list(Path("/proc/self/fd").iterdir()))
-    tasks = len(asyncio.all_tasks())
-    for _ in range(250):
-        await asyncio.gather(*(called(sync, number) for number in range(20)))
-        given_up = [asyncio.ensure_future(called(script, quick)) for _ in range(20)]
-        await asyncio.sleep(0)
-        for call in given_up:
-            call.cancel()
-        await asyncio.wait(given_up)
-    gc.collect()
-    assert scripts.leftover == 0
-    assert len(asyncio.all_tasks()) == tasks
-    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
-    async with asyncio.timeout(20):
-        while sum(thread.name == "script" for thread in threading.enumerate()) > 8:
-            await asyncio.sleep(0)

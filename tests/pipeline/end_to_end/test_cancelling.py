@@ -165,24 +165,6 @@ async def test_v4_who_leaves_while_the_upstream_works_frees_the_place(tmp_path: 
         assert (await front.call("busy", {"n": 2}, version=version)).data == {"n": 2}
 
 
-@pytest.mark.parametrize(("version", "how"), WAYS)
-async def test_v4_a_hosted_script_is_ended(tmp_path: Path, version: str, how: str) -> None:
-    """A call of the adapter's own is cancelled where its script waits; one in the queue leaves that."""
-    async with serving(tmp_path, Busy()) as front, contextlib.AsyncExitStack() as stack:
-        first, second = [
-            await stack.enter_async_context(front.speaker(version, "/mcp/shop")) for _ in range(2)
-        ]
-        running = await first.begin("slow")
-        await until(lambda: front.ran() == ["began"])
-        waiting = await second.begin("slow")
-        await until(lambda: limit(front, "slow").queued == 1)
-        await cancel(second, waiting, how, front)
-        await until(lambda: limit(front, "slow").queued == 0)
-        await cancel(first, running, how, front)
-        await until(lambda: limit(front, "slow").active == 0)
-        assert front.ran() == ["began", "ended"]
-
-
 @pytest.mark.parametrize(("path", "tool"), [("/mcp", "held"), ("/mcp/shop", "slow")])
 async def test_a_nameless_client_ends_no_call_of_another(tmp_path: Path, path: str, tool: str) -> None:
     """Both send no session id and count from 1: the other's call runs on until its own client hangs up."""

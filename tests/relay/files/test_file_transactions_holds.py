@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from adapter.errors import FileGone, QuotaReached, StoreUnavailable
@@ -54,33 +52,6 @@ async def test_file_used_elsewhere_a_moment_ago_is_not_expired() -> None:
         one.clock.now += 50
         await two.registry.expire()
         assert await two.held() == [record] and await two.is_found(record)
-
-
-async def test_use_that_comes_between_the_choice_and_the_removal_keeps_the_file() -> None:
-    """The write that would remove it fails, and nothing else may go."""
-    async with replicas(2) as (one, two):
-        [record] = await one.upload(b"x" * 600)
-        chosen, go_on = asyncio.Event(), asyncio.Event()
-
-        async def wait(table: str, _: str) -> None:
-            if table == HEADS and two_commits():
-                chosen.set()
-                await go_on.wait()
-
-        def two_commits() -> bool:
-            return view(two).calls["commit"] > 0
-
-        view(two).before = wait
-        view(two).calls["commit"] = 0
-        coming = asyncio.ensure_future(two.upload(b"y" * 500))
-        await chosen.wait()
-        view(two).before = None
-        release = await one.registry.hold(record)
-        go_on.set()
-        with pytest.raises(QuotaReached):
-            await coming
-        release()
-        assert await one.held() == [record]
 
 
 async def test_file_that_another_replica_removed_cannot_be_taken_into_use() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
 
 from adapter.relay.tools.pins import PINS
 from adapter.rules.access.principals import Caller, session_scope
@@ -74,14 +77,6 @@ async def test_pin_is_what_was_offered_at_the_first_call(shop: Shop) -> None:
         assert (await front.list(session))[0]["description"].startswith(WARNING)
 
 
-async def test_list_before_the_pin_is_written_is_compared_with_it(shop: Shop) -> None:
-    """A list makes no pin of its own where a call came first."""
-    async with guarded(shop, "warn") as front:
-        session = await waiting_pin(front)
-        shop.tools = [EVIL]
-        assert (await front.list(session))[0]["description"].startswith(WARNING)
-
-
 async def test_stop_writes_the_pins_that_wait(shop: Shop, store: MemoryStore) -> None:
     """A session that goes on in the next process starts from the tools that it called."""
     async with guarded(shop, "warn", store=store) as front:
@@ -122,10 +117,13 @@ async def test_session_that_lists_and_ends_soon_has_no_pin() -> None:
         assert store.pinned == 2
 
 
-async def test_list_is_compared_with_the_first_one_before_that_is_pinned(shop: Shop) -> None:
-    """A client is warned of what changed since it was shown the tools, however soon that was."""
+@pytest.mark.parametrize("begun", [waiting_pin, listed_later])
+async def test_list_before_the_pin_is_written_is_compared_with_the_first_view(
+    shop: Shop, begun: Callable[[Guarded], Awaitable[str]]
+) -> None:
+    """A client is warned of what changed since it called a tool or was shown the tools, however soon that was."""
     async with guarded(shop, "warn") as front:
-        session = await listed_later(front)
+        session = await begun(front)
         shop.tools = [EVIL]
         assert (await front.list(session))[0]["description"].startswith(WARNING)
 

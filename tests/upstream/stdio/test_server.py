@@ -185,14 +185,6 @@ async def test_a_process_that_does_not_start_is_told(supervisor: Supervisor) -> 
         assert "no configuration" in raised.value.reason
 
 
-async def test_a_process_that_never_answers_is_given_up(supervisor: Supervisor) -> None:
-    """It is stopped when the time to start is over."""
-    async with running(supervisor, Setup(start_timeout=0.5, arguments=("--mute",))) as upstream:
-        with pytest.raises(UpstreamSilent, match="start_timeout_seconds"):
-            await Client(upstream).initialize()
-        await until(lambda: not (upstream.server.use.running), PATIENCE)
-
-
 async def test_a_refused_initialize_leaves_no_process(supervisor: Supervisor) -> None:
     """The client gets the server's own error, and no session."""
     async with running(supervisor, Setup(arguments=("--refuse",))) as upstream:
