@@ -166,8 +166,8 @@ class Route:
             self.headers = asking_plain(fields_for(ask, self.server))
             self.last_sender, self.last_headers = sender, ask.headers
         found = ClientRequest(self.server, "POST", self.sender, self.headers, ask.query)
-        found.body = body.replace(self.said, self.renamed, 1)
-        message = Envelope(REQUEST, envelope.method, envelope.id, self.name, envelope.meta, found.body)
-        message.trace = envelope.trace
-        found.envelope, found.sent = message, ask.sent
+        found.sent = ask.sent
+        found.body = body = body.replace(self.said, self.renamed, 1)
+        found.envelope = Envelope(REQUEST, envelope.method, envelope.id, self.name, envelope.meta, body)
+        found.envelope.trace = envelope.trace
         return found

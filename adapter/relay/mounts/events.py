@@ -49,14 +49,14 @@ def is_plain(data: bytes, own: Number) -> bool:
 
     No line of JSON begins with a bare word, so that it needs not be known what of the two they are.
     """
-    for hint in _HINTS:
-        if hint in data:
-            return False
+    # In one step of the interpreter: every answer comes by here.
+    if max(map(data.find, _HINTS)) >= 0:
+        return False
     ids = data.lower().count(b'"id"')
     if _METHOD in data and (ids or data.count(_METHOD) != sum(map(data.count, _USUAL))):
         return False
     if ids:
-        said = b'"id":%b' % (b"%d" % own if type(own) is int else dump(own))
+        said = b'"id":%d' % own if type(own) is int else b'"id":' + dump(own)
         if ids > 1 or not (said + b"," in data or said + b"}" in data):
             return False
     return not data.startswith(_FIRST_ID)

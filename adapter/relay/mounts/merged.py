@@ -89,14 +89,17 @@ class MergedMount:
 
     def handle(self, ask: ClientRequest) -> Coroutine[Any, Any, ClientResponse]:
         """See Relay. What has been asked before goes the way that it went."""
-        envelope, sender = ask.envelope, ask.sender
-        if type(envelope) is Envelope and sender.era is LEGACY and self.code_mode is None:
-            session = self.sessions.at_hand(sender)
+        envelope = ask.envelope
+        if type(envelope) is Envelope and self.code_mode is None:
+            session = self.sessions.at_hand(ask.sender)
             route = None if session is None else session.routes.get((envelope.method, envelope.name))
-            if route is not None and route.table in (None, self.lists.tables.get(LISTS_OF[envelope.method])):
-                own = route.request(ask, envelope)
-                if own is not None:
-                    return self._requests.answered(ask, session, own, partial(self._handle, ask))
+            if route is not None:
+                table = route.table
+                if table is None or table is self.lists.tables.get(LISTS_OF[envelope.method]):
+                    own = route.request(ask, envelope)
+                    if own is not None:
+                        anew = partial(self._handle, ask)
+                        return self._requests.answered(ask, session, own, envelope.id, anew)
         return self._handle(ask)
 
     async def _handle(self, ask: ClientRequest) -> ClientResponse:

@@ -8,7 +8,7 @@ from functools import partial
 
 from adapter.errors import BadJson, BadRequest, SessionUnknown
 from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, Exchanges, both
-from adapter.relay.mounts.asks import Route, message_to
+from adapter.relay.mounts.asks import Number, Route, message_to
 from adapter.relay.mounts.events import is_plain, told_apart
 from adapter.relay.mounts.lists import MountLists
 from adapter.relay.mounts.reading import response_of
@@ -121,17 +121,21 @@ class MemberRequests:
         self.sessions.in_agreed_version(own)
         if session is not None:
             self._keep_route(ask, session, own)
-        return await self.answered(ask, session, own, anew)
+        return await self.answered(ask, session, own, message.id, anew)
 
     async def answered(
-        self, ask: ClientRequest, session: MountSession | None, own: ClientRequest, anew: Anew | None
+        self,
+        ask: ClientRequest,
+        session: MountSession | None,
+        own: ClientRequest,
+        number: Number,
+        anew: Anew | None,
     ) -> ClientResponse:
-        """The answer to ``own`` at a server, which may be cancelled meanwhile. ``anew`` answers where nothing was sent
-        because the time of the session there was over. Raises what the relay raises.
+        """The answer to ``own``, the request of that ``number`` at a server, which may be cancelled meanwhile. ``anew``
+        answers where nothing was sent because the time of the session there was over. Raises what the relay raises.
         """
-        message, server = own.envelope, own.server
-        assert isinstance(message, Envelope)
-        number, under_way = message.id, {} if session is None else session.under_way
+        server = own.server
+        under_way: dict[Number, str] = {} if session is None else session.under_way
         under_way[number] = server.id
         try:
             answer = await self.relay.handle(own)

@@ -63,7 +63,7 @@ COSTS = {
     "a call with a static token": 79,
     "a call with an access token": 82,
     # At most 1.15 of what the two cost at the server's own mount.
-    "a call through a merged mount": 86,
+    "a call through a merged mount": 84,
     "a call through a merged mount, answered by a stream": 173,
     # At most twice what a call costs that is passed on.
     "a call of a legacy client at a modern server": 142,
