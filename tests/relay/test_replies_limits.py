@@ -241,8 +241,7 @@ async def test_blank_lines_on_a_stream_that_is_read() -> None:
         assert await whole(await relaying.relay.handle(ask)) == b"".join(BLANKS)
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize("coded", [pytest.param(False, marks=pytest.mark.deep), True])
 async def test_blank_lines_in_answer_to_initialize(coded: bool) -> None:
     """Plain, and compressed to a few bytes."""
     response = b'data: {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}\n\n'
