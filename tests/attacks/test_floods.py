@@ -49,24 +49,3 @@ async def test_a_flood_of_connections_leaves_health_and_clients_alone(tmp_path: 
                     if head.get("connection") != "close":
                         break
         assert arena.log.count("as many clients are connected as allowed") == 1
-
-
-async def test_connections_that_come_and_go_leave_health_alone(tmp_path: Path) -> None:
-    """Opening and closing as fast as one can, with all places taken."""
-    async with (
-        RawUpstream(done) as upstream,
-        attacked(tmp_path, upstream.url, core={"max_connections": 20}) as arena,
-    ):
-        over = asyncio.Event()
-
-        async def churn() -> None:
-            while not over.is_set():
-                async with arena.client() as client:
-                    await client.send_more(b"GET /mcp HTTP/1.1\r\n")
-                await asyncio.sleep(0.001)
-
-        async with crowd(arena.client, 40), asyncio.TaskGroup() as attack:
-            for _ in range(5):
-                attack.create_task(churn())
-            await health_answers(arena, 300)
-            over.set()

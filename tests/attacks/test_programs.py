@@ -106,24 +106,10 @@ async def opened(client: RawClient, **fields: str) -> str:
 
 
 HOSTILE = (
-    "-x",
     "--help",
-    "-rf /",
-    "--config=/etc/passwd",
-    "; id",
-    "$(id)",
-    "`id`",
-    "| cat /etc/passwd",
-    "a\nb",
-    "../../etc/passwd",
-    "/proc/self/environ",
-    "\\",
-    "'\"",
-    "{{ env.ADAPTER_TOKEN }}",
-    "${ADAPTER_TOKEN}",
-    "%s%n",
-    "\x1b[2J",
-    "=cmd|' /C calc'!A0",
+    "; $(id) | `id`",
+    "a\nb\x1b[2J",
+    "{{ env.ADAPTER_TOKEN }} ${ADAPTER_TOKEN}",
     "x" * 100_000,
 )
 """Arguments that a shell, a command line or a template would take for something else."""

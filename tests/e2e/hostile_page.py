@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from aiohttp import ClientSession, web
+from aiohttp import web
 
 from tests.e2e.web_pages import any_of, served
 from tests.edge.raw import INITIALIZE, modern_body, modern_fields
@@ -128,34 +128,3 @@ async def hostile_site() -> AsyncIterator[Site]:
     routes = (web.get("/", site.page), web.get("/told", site.hear), any_of("/upstream", site.answer))
     async with served(*routes) as site.url:
         yield site
-
-
-@asynccontextmanager
-async def old_browser(adapter: str) -> AsyncIterator[str]:
-    """The adapter as an old browser would ask it: no Sec-Fetch fields, and any type of body passes for JSON.
-
-    What the adapter answers is passed on as it is, so that what a browser makes of it can be seen.
-    """
-
-    async def pass_on(request: web.Request) -> web.Response:
-        fields = {
-            name: value
-            for name, value in request.headers.items()
-            if not name.lower().startswith("sec-fetch") and name.lower() not in ("host", "origin")
-        }
-        fields["Content-Type"] = "application/json"
-        async with (
-            ClientSession(auto_decompress=False) as http,
-            http.request(
-                request.method, adapter + request.path_qs, data=await request.read(), headers=fields
-            ) as answer,
-        ):
-            kept = {
-                name: value
-                for name, value in answer.headers.items()
-                if name.lower() not in ("content-length", "transfer-encoding", "connection")
-            }
-            return web.Response(status=answer.status, body=await answer.read(), headers=kept)
-
-    async with served(any_of("/{tail:.*}", pass_on)) as url:
-        yield url

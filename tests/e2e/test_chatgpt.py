@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import jsonschema
 import pytest
 from mcp.types import CallToolResult, TextContent
 
@@ -74,23 +73,3 @@ async def test_a_file_that_a_tool_wrote_is_one_of_the_conversation(
         (name,) = await host.receive(await host.call(tools["turn_round"], path="a.bin", filename="b.bin"))
         assert (name, host.files[name]) == ("b.bin", LONG[::-1])
         assert said(await host.call(tools["digest"], path=name)) == digest(LONG[::-1], "b.bin")
-
-
-async def test_a_url_that_is_over_is_told(tmp_path: Path, depot: FileHost) -> None:
-    """A model that repeats the object of an earlier call learns that the file is to be attached again."""
-    async with talking(tmp_path, depot, "legacy") as host:
-        tools = await host.tools()
-        over = {"download_url": depot.url("/over/a.bin"), "file_id": "file_1"}
-        result = await host.call(tools["digest"], path=over)
-        assert result.is_error and "answered with status 404 instead of the file" in str(result.content)
-
-
-async def test_without_the_declaration_nothing_is_filled_in(tmp_path: Path, depot: FileHost) -> None:
-    """As ChatGPT is with a server that does not know the extension."""
-    async with talking(tmp_path, depot, "legacy", openai_file_params="off") as host:
-        host.files["a.bin"] = b"hello"
-        tools = await host.tools()
-        result = await host.call(tools["digest"], path="a.bin")
-        assert result.is_error and "must be the handle of an uploaded file" in str(result.content)
-        with pytest.raises(jsonschema.ValidationError):
-            await host.call(tools["digest"], path={"download_url": "https://x", "file_id": "1"})

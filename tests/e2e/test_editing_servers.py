@@ -24,18 +24,11 @@ HELPER = "upstream_get_upload_url"
 
 @dataclass
 class Program:
-    """A server that can be started both ways. ``over_http`` are more arguments and variables, with ``{port}``."""
+    """A server that can be started both ways, with more arguments each; ``{port}`` stands in those over HTTP."""
 
     command: Command
-    over_http: tuple[list[str], dict[str, str]] = field(default_factory=lambda: ([], {}))
+    over_http: list[str] = field(default_factory=list)
     over_stdio: list[str] = field(default_factory=list)
-
-
-@pytest.fixture
-def word(office_python: Path) -> Program:
-    """``office-word-mcp-server``."""
-    variables = {"MCP_TRANSPORT": "streamable-http", "MCP_HOST": "127.0.0.1", "PORT": "{port}"}
-    return Program((str(office_python.with_name("word_mcp_server")), []), ([], variables))
 
 
 def excel_in(office_python: Path, folder: Path) -> Program:
@@ -43,9 +36,7 @@ def excel_in(office_python: Path, folder: Path) -> Program:
     folder.mkdir(exist_ok=True)
     command = str(office_python.with_name("excel-mcp-server"))
     allowed = ["--allow-dir", str(folder)]
-    return Program(
-        (command, []), (["streamable-http", "--port", "{port}", *allowed], {}), ["stdio", *allowed]
-    )
+    return Program((command, []), ["streamable-http", "--port", "{port}", *allowed], ["stdio", *allowed])
 
 
 @asynccontextmanager
@@ -62,10 +53,8 @@ async def serving(
     async with AsyncExitStack() as stack:
         if transport == "http":
             port = free_port()
-            more, variables = program.over_http
-            own = {key: value.format(port=port) for key, value in variables.items()}
-            argv = [name, *arguments, *(each.format(port=port) for each in more)]
-            running = await stack.enter_async_context(await start(argv, place / "upstream.log", own))
+            argv = [name, *arguments, *(each.format(port=port) for each in program.over_http)]
+            running = await stack.enter_async_context(await start(argv, place / "upstream.log"))
             await listens(port, running)
             upstream = {"url": f"http://127.0.0.1:{port}/mcp"}
         front = await stack.enter_async_context(adapter(place, upstream, adapters=adapters))
@@ -87,44 +76,6 @@ async def unchanged(host: Host, *made: Mapping[str, Any]) -> None:
     assert await digests(host, *uris) == [each["sha256"] for each in made]
     assert {each["uri"] for each in await host.resources()} >= set(uris)
     assert len({each["sha256"] for each in made}) == len(made)
-
-
-async def test_a_word_document_is_edited_twice(tmp_path: Path, word: Program) -> None:
-    """The document that one tool created, and what two calls of another make of it, are three artifacts of one name."""
-    adapters = [
-        {"type": "artifact_producer", "tools": ["create_document"], "output_path_argument": "filename"},
-        taking("filename", "add_heading", "add_paragraph", edits=True),
-        taking("filename", "get_document_text", edits=False),
-    ]
-    async with serving(tmp_path, word, "stdio", adapters) as host:
-        first = artifact(await host.call("create_document", filename="report.docx", title="Report"))
-        second = artifact(await host.call("add_heading", filename=first["artifact_uri"], text="One"))
-        third = artifact(await host.call("add_paragraph", filename=second["artifact_uri"], text="Two"))
-        assert [each["filename"] for each in (first, second, third)] == ["report.docx"] * 3
-        await unchanged(host, first, second, third)
-        texts = [
-            said(await host.call("get_document_text", filename=each["artifact_uri"]))
-            for each in (first, second, third)
-        ]
-        assert ["One" in text for text in texts] == [False, True, True]
-        assert ["Two" in text for text in texts] == [False, False, True]
-        # An edit of the first one, once more, begins where the first one is.
-        other = artifact(await host.call("add_heading", filename=first["artifact_uri"], text="Three"))
-        text = said(await host.call("get_document_text", filename=other["artifact_uri"]))
-        assert "Three" in text and "One" not in text
-
-
-async def test_an_edit_without_the_setting_harms_no_document(tmp_path: Path, word: Program) -> None:
-    """Whoever has only declared that the tool takes files loses none."""
-    adapters = [
-        {"type": "artifact_producer", "tools": ["create_document"], "output_path_argument": "filename"},
-        taking("filename", "add_heading"),
-    ]
-    async with serving(tmp_path, word, "http", adapters) as host:
-        made = artifact(await host.call("create_document", filename="report.docx"))
-        for text in ("One", "Two"):
-            assert "added" in said(await host.call("add_heading", filename=made["artifact_uri"], text=text))
-        await unchanged(host, made)
 
 
 async def test_a_workbook_is_edited_twice(tmp_path: Path, office_python: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from mcp.shared.subscriptions import ResourcesListChanged
 
 from tests.e2e.disks import DISK, as_seen_by, fill, small_disk
 from tests.e2e.files_server import drawing
@@ -110,24 +109,6 @@ async def test_a_host_goes_all_the_way_round(name: str, command: Command, tmp_pa
         refused = await host.call("digest", path=uploads[0]["upload_handle"] + "/../../x")
         assert refused["isError"]
         assert HELPER in texts(refused)
-
-
-async def test_a_host_hears_when_its_artifacts_change(tmp_path: Path) -> None:
-    """One that subscribed, when an artifact comes and when its time is over."""
-    core = {"cleanup_interval_seconds": 0.2}
-    async with (
-        Server(UPSTREAM, tmp_path) as upstream,
-        adapter(tmp_path, upstream.url, adapters=ADAPTERS, artifacts={"ttl_seconds": 1}, core=core) as front,
-        python_host(front.url, "2026-07-28") as host,
-        host.client.listen(resources_list_changed=True) as subscription,
-        asyncio.timeout(20),
-    ):
-        assert subscription.honored.resources_list_changed
-        artifact(await host.call("draw", seed=3, size=10, filename="a.bin"))
-        assert isinstance(await anext(aiter(subscription)), ResourcesListChanged)
-        assert [resource["name"] for resource in await host.resources()].count("a.bin") == 1
-        assert isinstance(await anext(aiter(subscription)), ResourcesListChanged)
-        assert "a.bin" not in [resource["name"] for resource in await host.resources()]
 
 
 # --- whose files they are -----------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import pty
 import sys
@@ -17,7 +16,7 @@ from aiohttp import web
 
 from tests.commands.running import mcp_adapter
 from tests.e2e.files_server import drawing
-from tests.e2e.filing import ADAPTERS, artifact, offered, python_host, said
+from tests.e2e.filing import ADAPTERS, artifact, python_host, said
 from tests.e2e.processes import Adapter, Server, adapter
 from tests.e2e.web_pages import served
 from tests.ports import free_port
@@ -77,18 +76,6 @@ async def test_two_files_go_up_and_their_handles_work(front: Adapter, desk: Path
             assert said(await host.call("digest", path=handle)).startswith(
                 f"{hashlib.sha256(content).hexdigest()} {len(content)} "
             )
-
-
-async def test_a_client_hands_out_the_url(front: Adapter, desk: Path) -> None:
-    """A client with a session passes its upload_url, and the handle is good in its session."""
-    (desk / "a.txt").write_text("from a shell")
-    async with python_host(front.url) as host:
-        ran = await command(desk, "upload", "a.txt", "--json", "--url", await offered(host))
-        (upload,) = json.loads(ran.output)
-        assert (upload["filename"], upload["size_bytes"]) == ("a.txt", 12)
-        assert said(await host.call("digest", path=upload["upload_handle"])).endswith(" 12 a.txt")
-        again = await command(desk, "upload", "a.txt", "--url", await offered(host) + "0")
-        assert again.status == 1 and "This link is not valid" in again.errors
 
 
 async def test_an_artifact_comes_down_by_its_uri_or_its_link(front: Adapter, desk: Path) -> None:

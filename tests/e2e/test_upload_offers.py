@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.console_house import theatre
 from tests.e2e.filing import ADAPTERS, HELPER, post, python_host, sha256, texts
 from tests.e2e.processes import Server, adapter
 
 pytestmark = pytest.mark.e2e
 
-SCENES = Path(__file__).parent / "console" / "link_pages.mjs"
 UPSTREAM = "tests.e2e.files_server"
 STATUS = "upstream_upload_status"
 
@@ -61,29 +58,3 @@ async def test_a_person_uploads_while_the_model_waits(tmp_path: Path, mode: str,
         assert status["state"] == "done" and status["uploads"][0]["sha256"] == digest
         assert status["upload_handles"] == answer.json["upload_handles"]
         assert digest in texts(await call(front.url, mode, "digest", path=status["upload_handles"][0]))
-
-
-@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_an_assistant_goes_on_when_photographs_have_left_a_phone(
-    node: Path, chromium: Path, tmp_path: Path, mode: str
-) -> None:
-    """It only calls tools, each in a session of its own: it shows the link, waits, and reads both photographs."""
-    async with (
-        Server(UPSTREAM, tmp_path) as upstream,
-        adapter(tmp_path, upstream.url, adapters=ADAPTERS) as front,
-        theatre(node, chromium, tmp_path, SCENES) as phone,
-    ):
-        offer = (await call(front.url, mode, HELPER))["structuredContent"]
-        link = re.findall(r"http\S+", offer["message_for_person"])[0]
-        person = asyncio.ensure_future(phone.play("phone", link, words=[]))
-        status: dict[str, Any] = {"state": "waiting"}
-        for _ in range(3):
-            if status["state"] != "done":
-                arguments = {"upload_id": offer["upload_id"], "wait_seconds": 50}
-                status = (await call(front.url, mode, STATUS, **arguments))["structuredContent"]
-        assert status["state"] == "done" and len(status["upload_handles"]) == 2
-        for upload in status["uploads"]:
-            result = await call(front.url, mode, "digest", path=upload["upload_handle"])
-            assert upload["sha256"] in texts(result)
-        seen = await person
-        assert seen["handles"] == status["upload_handles"] and seen["wide"] == [390, 390]

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.e2e
 
 API = "/explorer/upstream/tools"
 READS_FILES = {"type": "upload_consumer", "tools": ["read"], "file_path_argument": "path"}
-TABS: list[dict[str, str]] = [{}, {"X-Adapter-Session": "tab"}]
 ROUNDS = 8
 """Uploads and calls of one test, at least."""
 
@@ -87,7 +86,7 @@ async def calling(place: Path, fields: dict[str, str]) -> AsyncIterator[tuple[Su
         yield one, ApiCaller(one, http, fields)
 
 
-@pytest.mark.parametrize("fields", TABS)
+@pytest.mark.parametrize("fields", [{}, {"X-Adapter-Session": "tab"}], ids=["caller", "tab"])
 async def test_a_file_is_its_caller_s_at_every_worker(tmp_path: Path, fields: dict[str, str]) -> None:
     """The URL, the upload, the offer and the call are taken by any of them, in one session at the server."""
     async with calling(tmp_path, fields) as (one, caller):
@@ -99,25 +98,3 @@ async def test_a_file_is_its_caller_s_at_every_worker(tmp_path: Path, fields: di
             assert handle in await caller.files()
             number += 1
         assert len(sessions_of_calls(one)) == 1
-
-
-async def test_a_caller_s_files_outlive_workers(tmp_path: Path) -> None:
-    """New processes go on in the session that the old ones had open."""
-    async with calling(tmp_path, TABS[1]) as (one, caller):
-        handle = await caller.upload("before")
-        one.replace()
-        await one.until(lambda: bool(one.logged("all workers have been replaced")))
-        assert await caller.read(handle) == "before"
-        assert len(sessions_of_calls(one)) == 1
-
-
-async def test_a_session_that_the_server_forgot_is_renewed_for_every_worker(tmp_path: Path) -> None:
-    """Once, and behind the same adapter session: its files stay."""
-    async with calling(tmp_path, TABS[1]) as (one, caller):
-        first = await caller.upload("first")
-        await caller.read(first)
-        one.upstream.sessions.clear()
-        for number in range(ROUNDS):
-            assert await caller.read(await caller.upload(f"note {number}")) == f"note {number}"
-        assert await caller.read(first) == "first"
-        assert len(sessions_of_calls(one)) == 2

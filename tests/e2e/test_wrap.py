@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from tests.commands.running import ADAPTER, mcp_adapter
-from tests.e2e.browsers import playwright_argv
 from tests.e2e.filing import artifact, content_of, curl, python_host, said, uploaded
 from tests.e2e.over_stdio import settings
 from tests.e2e.processes import Adapter
@@ -232,15 +231,6 @@ async def test_a_program_is_started_once_until_a_client_comes(tmp_path: Path) ->
         assert (await wrapped.ended(signal.SIGINT))[0] == 0
 
 
-async def test_a_url_is_wrapped_too(tmp_path: Path) -> None:
-    """Flags may stand behind it."""
-    async with running(tmp_path, "--port", "0", "--name", "first", *HERE, "--", *FILES) as first:
-        flags = ["--name", "second", "--port", "0"]
-        async with running(tmp_path, first.url, *flags) as second, python_host(second.url) as host:
-            assert second.url.endswith("/mcp/second")
-            assert "draw" in await host.tools()
-
-
 async def test_several_servers_are_at_one_address(tmp_path: Path) -> None:
     """Programs and a URL, each under its name; one that does not start is named and takes no other along."""
     line = shlex.join(["env", f"PYTHONPATH={ROOT}", *FILES])
@@ -258,17 +248,6 @@ async def test_several_servers_are_at_one_address(tmp_path: Path) -> None:
                 assert said(await host.call("127-0-0-1_digest_inline", data="aGk="))
             await wrapped.ended(signal.SIGINT)
     assert "mounts:" in (tmp_path / "config.yaml").read_text()
-
-
-async def test_a_browser_takes_a_screenshot(node: Path, chromium: Path, tmp_path: Path) -> None:
-    """Playwright writes it below the working directory, where the adapter's files are."""
-    browser = playwright_argv(node, chromium, tmp_path)
-    async with running(tmp_path, "--port", "0", "--auto", "--", *browser) as wrapped:
-        assert wrapped.url.endswith("/mcp/playwright")
-        async with python_host(wrapped.url) as host:
-            said(await host.call("browser_navigate", url="data:text/html,<h1>Hello</h1>"))
-            told = artifact(await host.call("browser_take_screenshot"))
-            assert content_of(await host.read(told["artifact_uri"])).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
