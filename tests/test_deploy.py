@@ -20,7 +20,6 @@ from adapter.commands.serve import RETRY_VARIABLE
 from adapter.settings.file.load import load
 from adapter.settings.root import Settings
 from adapter.settings.section import SettingsError
-from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.version import VERSION
 from deploy.sbom import OF_DEVELOPERS
 from tests.dockerfile import Stage, last, let_through, stages
@@ -44,13 +43,6 @@ def settings() -> Settings:
     return load(DEPLOY / "config.yaml", environ={"MCP_ADAPTER_TOKEN": "a-long-random-text"})
 
 
-def test_the_configuration_loads(settings: Settings) -> None:
-    """The container's configuration asks for a token, and for nothing this version cannot do."""
-    assert settings.core.auth.enabled
-    assert settings.core.allowed_hosts == ["127.0.0.1", "localhost"]
-    assert settings.servers[0].upstream.url == "http://playwright:8931/mcp"
-
-
 def test_no_token_no_start() -> None:
     """Without the token's variable the configuration is refused instead of served openly."""
     with pytest.raises(SettingsError, match="MCP_ADAPTER_TOKEN"):
@@ -71,22 +63,6 @@ def test_the_browser_reaches_the_files_and_no_more(services: dict[str, Any], set
     assert command[command.index("--output-dir") + 1] == str(settings.storage.root)
     assert command[command.index("--file-paths") + 1] == "absolute"
     assert "--allow-unrestricted-file-access" not in command
-
-
-def test_files_go_both_ways(settings: Settings) -> None:
-    """Tools that take files take handles, tools that write files are told where, and clients can fetch those."""
-    [consumer, producer] = settings.servers[0].adapters
-    assert isinstance(consumer, UploadConsumer)
-    assert (consumer.tools, consumer.file_path_argument) == (["browser_file_upload", "browser_drop"], "paths")
-    assert isinstance(producer, ArtifactProducer)
-    assert (producer.output_path_argument, producer.output_locator.mode) == ("filename", "regex")
-    assert settings.core.allow_artifacts_download
-
-
-def test_only_loopback_is_published(services: dict[str, Any], settings: Settings) -> None:
-    """The adapter is published on the host's loopback address; the browser is not published at all."""
-    port = settings.core.port
-    assert services["adapter"]["ports"] == [f"127.0.0.1:{port}:{port}"]
     assert "ports" not in services["playwright"]
 
 
@@ -209,12 +185,3 @@ def test_a_build_is_sent_what_it_copies_and_no_more(image: list[Stage]) -> None:
         assert [name for name in sent if name == source or name.startswith(f"{source}/")], source
     assert [name for name in sent if not any(f"{name}/".startswith(f"{source}/") for source in sources)] == []
     assert [name for name in sent if name.endswith(".pyc")] == []
-
-
-@pytest.mark.parametrize(
-    ("ignored", "passing"),
-    [("", ["a", "b/c", "b/d/c"]), ("*\n!b\n**/d", ["b/c"]), ("# all\nb", ["a"]), ("b/c", ["a", "b/d/c"])],
-)
-def test_ignored_files_are_found_as_an_engine_does(ignored: str, passing: list[str]) -> None:
-    """The last pattern that fits a file or a folder above it decides."""
-    assert let_through(["a", "b/c", "b/d/c"], ignored) == passing

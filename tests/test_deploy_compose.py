@@ -36,17 +36,6 @@ def test_the_files_keep_the_specification(composed: dict[str, Any]) -> None:
     PyCompose.from_json(VARIABLE.sub(lambda found: found[1] or "given", json.dumps(composed))).validate()
 
 
-def test_a_mistake_would_be_noticed() -> None:
-    """The check above knows the keys of a service and the form of its values."""
-    mistakes: list[dict[str, Any]] = [
-        {"helthcheck": {}},
-        {"healthcheck": {"test": ["CMD"], "interval": "often"}},
-    ]
-    for mistake in mistakes:
-        with pytest.raises(ValueError, match=r"helthcheck|duration"):
-            PyCompose.from_json(json.dumps({"services": {"one": {"image": "x", **mistake}}}))
-
-
 def test_everything_that_is_mounted_is_there(composed: dict[str, Any]) -> None:
     """A file of deploy/ is mounted for reading; a named volume is declared."""
     for service in composed["services"].values():

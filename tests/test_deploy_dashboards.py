@@ -16,7 +16,7 @@ from adapter.rules.metrics.catalogue import CATALOGUE
 from deploy.dashboards.__main__ import DASHBOARDS, FOLDER, text_of
 from deploy.dashboards.grafana import COLUMNS
 from tests.metric_queries import METRICS, dashboard_queries, mistakes
-from tests.promql import Matcher, Selector, needs
+from tests.promql import needs
 
 FILES = sorted(FOLDER.glob("*"))
 
@@ -126,18 +126,6 @@ def test_a_mistake_would_be_noticed() -> None:
         "rate(adapter_event_loop_lag_seconds[5m])",
     ):
         assert list(mistakes(query)), query
-
-
-def test_queries_are_read() -> None:
-    """Selectors with and without conditions, sums and joins; no word of the language is taken for a metric."""
-    found = needs(
-        'sum by (a, b) (rate(one{x="1",y=~"2|3"}[5m])) / on (c) group_left () two offset 15m > 0.9 unless three'
-    )
-    matchers = (Matcher("x", "=", "1"), Matcher("y", "=~", "2|3"))
-    assert found.selectors == (Selector("one", matchers), Selector("two", ()), Selector("three", ()))
-    assert found.labels == {"a", "b", "c"}
-    with pytest.raises(ValueError, match="not understood"):
-        needs("one ? two")
 
 
 def test_a_file_is_small() -> None:
