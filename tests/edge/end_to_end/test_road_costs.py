@@ -47,29 +47,29 @@ Go = Callable[[RawClient], Awaitable[Any]]
 Hold = Callable[[str, Go, RawClient], Awaitable[None]]
 
 COSTS = {
-    "a call that is passed on": 79,
-    "a call whose tool is guarded": 79,
-    "a list whose tools are guarded": 120,
-    "a planned call without an active stage": 80,
-    "a call with one stage": 151,
-    "a call of a hosted tool": 128,
-    "a call over stdio": 111,
+    "a call that is passed on": 77,
+    "a call whose tool is guarded": 77,
+    "a list whose tools are guarded": 116,
+    "a planned call without an active stage": 78,
+    "a call with one stage": 149,
+    "a call of a hosted tool": 125,
+    "a call over stdio": 107,
     # Five of these are for its copy.
-    "a call that is given a file": 184,
-    "a session that is opened and ended": 259,
-    # 484 in most runs. It writes twice: the session and its end, which comes before its pin would be written.
-    "a session as SDKs open it, with its first list": 497,
-    "a call answered by a stream": 153,
-    "a call with a static token": 79,
-    "a call with an access token": 82,
+    "a call that is given a file": 183,
+    "a session that is opened and ended": 247,
+    # It writes twice: the session and its end, which comes before its pin would be written.
+    "a session as SDKs open it, with its first list": 481,
+    "a call answered by a stream": 150,
+    "a call with a static token": 77,
+    "a call with an access token": 80,
     # At most 1.15 of what the two cost at the server's own mount.
     "a call through a merged mount": 84,
-    "a call through a merged mount, answered by a stream": 173,
+    "a call through a merged mount, answered by a stream": 171,
     # At most twice what a call costs that is passed on.
-    "a call of a legacy client at a modern server": 142,
-    "a call of a modern client at a legacy server": 150,
-    "a call that is counted": 85,
-    "a call that is counted, and answered by a stream": 221,
+    "a call of a legacy client at a modern server": 140,
+    "a call of a modern client at a legacy server": 149,
+    "a call that is counted": 83,
+    "a call that is counted, and answered by a stream": 220,
     "a call that is recorded": 85,
     "a call that is judged, counted and recorded": 89,
     # Thirteen of these are for its spans, some seventy for writing the ids of the second one into the message as any
