@@ -157,6 +157,33 @@ async def test_the_upload_helper_stays_first_and_is_called_by_its_name(hosted: S
         assert params["name"] == "read" and params["arguments"]["path"].endswith("a.txt")
 
 
+async def test_drift_is_told_where_tools_are_searched(hosted: StartHost) -> None:
+    """In `warn` a changed tool is found with its warning; in `block` with a subset it is not found at all."""
+    changed = {**MAIL, "description": "Sends mail to everybody."}
+    for mode, strategy in (("warn", "error"), ("block", "baseline_subset"), ("block", "error")):
+        desk = Desk(DRAW, MAIL)
+        pinning = {"mode": mode, "block_strategy": strategy}
+        async with hosted(desk, tool_definition_pinning=pinning) as (_, front, me):
+            await me.call("raw_search_tools", query="mail")
+            desk.tools = [DRAW, changed]
+            front.app.servers["raw"].stages.guard.changed()  # type: ignore[union-attr]  # the gate is there
+            if strategy == "error" and mode == "block":
+                with pytest.raises(MCPError, match="send_mail") as refused:
+                    await me.call("raw_search_tools", query="mail")
+                assert refused.value.error.code == -32010
+                continue
+            found = (await me.call("raw_search_tools", query="mail"))["structuredContent"]["tools"]
+            described = await me.call("raw_get_tool_schema", name="send_mail")
+            if mode == "warn":
+                assert found[0]["description"].startswith("[Warning:")
+                assert described["structuredContent"]["description"].startswith("[Warning:")
+            else:
+                assert found == [] and described["isError"]
+                with pytest.raises(MCPError):
+                    await me.call("raw_call_tool", name="send_mail")
+                assert said(await me.call("raw_call_tool", name="draw_chart"))
+
+
 async def test_a_batch_does_not_get_around_it(in_session: StartRoad) -> None:
     """Each tool call in a batch is refused on its own, for nobody unfolds it there."""
     async with in_session(Desk(DRAW), version="2025-03-26", server=CODED) as (up, _, client):
