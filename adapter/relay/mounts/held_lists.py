@@ -121,7 +121,7 @@ class HeldLists:
     listeners: ListListeners = field(default_factory=ListListeners, init=False)
     _changes: int = field(default=0, init=False)
     _asked: dict[ListKey, MountRequest] = field(default_factory=dict, init=False)
-    _looking: asyncio.Task[None] | None = field(default=None, init=False)
+    _looking: dict[ListKey, asyncio.Task[None]] = field(default_factory=dict, init=False)
     on_missing: Callable[[str], None] = field(default=nothing, init=False)
     """Is told why the server could not list something that it could list before."""
     on_held: Callable[[], None] = field(default=nothing, init=False)
@@ -155,13 +155,14 @@ class HeldLists:
         changed.
         """
         self._outdate((shape,))
-        if self._looking is None or self._looking.done():
-            self._look(TOGETHER)
+        for key in self._asked:
+            self._look(key, TOGETHER)
 
     def _doubt(self) -> None:
         """Have all lists be read again, at once where somebody wants to hear of changes."""
         self._outdate(TOLD)
-        self._look(0.0)
+        for key in self._asked:
+            self._look(key, 0.0, anew=True)
 
     def _outdate(self, changed: Iterable[ListShape]) -> None:
         self._changes += 1
@@ -175,9 +176,9 @@ class HeldLists:
     async def leave(self, within: float) -> None:
         """Read nothing any more, and end the adapter's own session."""
         self.reader.server.on_doubt.discard(self._doubt)
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        for looking in self._looking.values():
+            looking.cancel()
+        await asyncio.gather(*self._looking.values(), return_exceptions=True)
         await self._reading.close()
         await self.reader.leave(within)
 
@@ -241,23 +242,27 @@ class HeldLists:
         """Read a list that failed again until it is there, as long as somebody wants to hear of that."""
         if key.whose is None:
             self._asked[key] = request._replace(session=None)
-            if key in self.failures and (self._looking is None or self._looking.done()):
-                self._look(RETRY)
+            if key in self.failures:
+                self._look(key, RETRY)
 
-    def _look(self, pause: float) -> None:
-        """Read all lists that somebody may hear of, after so many seconds."""
-        if self._looking is not None:
-            self._looking.cancel()
-        if self.listeners.streams and self._asked:
-            self._looking = asyncio.get_running_loop().create_task(self._look_again(pause))
+    def _look(self, key: ListKey, pause: float, *, anew: bool = False) -> None:
+        """Read a list that somebody may hear of, after so many seconds. Each is read by itself, so that one that fails
+        or does not come keeps none waiting. ``anew``: one that is read already is read from the beginning.
+        """
+        looking = self._looking.get(key)
+        if looking is not None and not looking.done():
+            if not anew:
+                return
+            looking.cancel()
+        if self.listeners.streams:
+            self._looking[key] = asyncio.get_running_loop().create_task(self._look_again(key, pause))
 
-    async def _look_again(self, pause: float) -> None:
+    async def _look_again(self, key: ListKey, pause: float) -> None:
         while self.listeners.streams:
             await asyncio.sleep(pause)
-            asked = [*self._asked.items()]
-            await asyncio.gather(*(self.current(key, request, FRESH_FOR) for key, request in asked))
-            # They may have changed once more while they were read.
-            if all(self.fresh(key) for key in self._asked):
+            await self.current(key, self._asked[key], FRESH_FOR)
+            # It may have changed once more while it was read.
+            if self.fresh(key) is not None:
                 return
             pause = min(max(RETRY, 2 * pause), FRESH_FOR)
 
