@@ -93,7 +93,9 @@ class MemberRequests:
         """
         envelope, lists = request.envelope, self.lists
         if envelope.method in LISTS_OF:
-            return await lists.owner(request, LISTS_OF[envelope.method], envelope.name or ""), ("name",)
+            if envelope.name is None:
+                return None, ()
+            return await lists.owner(request, LISTS_OF[envelope.method], envelope.name), ("name",)
         if envelope.method in BY_URI:
             return await lists.owner_of_uri(request, envelope.name or ""), ("uri",)
         params = value_at(parse(envelope.body), "params")
@@ -221,7 +223,7 @@ async def _not_opened(found: NotOpened, message: Envelope) -> ClientResponse:
 
 def _about(envelope: Envelope, place: tuple[str, ...], name: str) -> Envelope:
     """The request with the name or URI that the server knows; ``place`` is where in its params that stands."""
-    if name == envelope.name:
+    if name == envelope.name and len(place) == 1:
         return envelope
     member, body, new = b'"%b"' % place[-1].encode(), envelope.body, dump(name)
     said = member + b":" + dump(envelope.name)

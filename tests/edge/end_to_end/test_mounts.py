@@ -107,6 +107,23 @@ async def test_an_unknown_tool_is_refused(tmp_path: Path) -> None:
         assert [up.calls("tools/call") for up in ups.values()] == [[], []]
 
 
+async def test_a_call_of_no_tool_asks_no_server(tmp_path: Path) -> None:
+    """No list could tell whose it is."""
+    async with mount(tmp_path, TWO) as (ups, client):
+        refused = await client.rpc("tools/call", {"arguments": {}})
+        assert refused["error"] == {"code": -32602, "message": "Unknown tool: "}
+        assert [up.calls("tools/list") for up in ups.values()] == [[], []]
+
+
+async def test_a_completion_names_what_its_server_knows(tmp_path: Path) -> None:
+    """A name beside the reference changes nothing."""
+    async with mount(tmp_path, TWO) as (ups, client):
+        ref = {"type": "ref/prompt", "name": "a_greet"}
+        await client.rpc("completion/complete", {"name": "greet", "ref": ref})
+        (sent,) = ups["a"].calls("completion/complete")
+        assert sent.message["params"] == {"name": "greet", "ref": {**ref, "name": "greet"}}
+
+
 def asking(name: str) -> Script:
     """Asks its client under the id 1 and the token 1, and says in its result what was answered."""
     told: asyncio.Queue[bytes] = asyncio.Queue()
