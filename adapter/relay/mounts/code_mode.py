@@ -8,7 +8,7 @@ from adapter.relay.exchange import ClientRequest, forwardable
 from adapter.relay.mounts.lists import MountLists
 from adapter.relay.mounts.sessions import MountRequest
 from adapter.relay.tools.catalogue_reader import Offered
-from adapter.relay.tools.code_mode import KEPT, CodeModeTools, headers_of
+from adapter.relay.tools.code_mode import KEPT, CodeModeTools, headers_of, without_mirrors
 from adapter.rules.last_used import LastUsed
 from adapter.rules.mounts.lists import MISSING, TOOLS, MergedList, stored_entries
 from adapter.rules.results.tool_results import tool_result
@@ -51,7 +51,7 @@ class MountCodeMode:
                     raise UnusableCall(f"{shown(inner.name or '', 100)} is called by its own name.")
             except UnusableCall as error:
                 return tool_result(envelope.id_bytes, str(error), None, modern=modern, is_error=True)
-            headers = forwardable(request.ask.headers, drop=frozenset({"content-encoding"}))
+            headers = without_mirrors(forwardable(request.ask.headers, drop=frozenset({"content-encoding"})))
             if modern:
                 headers = headers_of(inner, (await read()).definitions.get(inner.name or ""), headers)
             return request.ask.with_message(inner, inner.body, headers)

@@ -160,11 +160,16 @@ class CodeMode:
         return response
 
 
+def without_mirrors(headers: Headers) -> list[tuple[str, str]]:
+    """The headers without those that mirror a call, which another one has taken the place of."""
+    return [field for field in headers if not field[0].lower().startswith((PREFIX, "mcp-name"))]
+
+
 def headers_of(call: Envelope, definition: bytes | None, headers: Headers) -> list[tuple[str, str]]:
     """The headers of a modern request as they mirror the call that it stands for, of a tool with that definition; the
     name alone where there is none.
     """
-    fields = [field for field in headers if not field[0].lower().startswith((PREFIX, "mcp-name"))]
+    fields = without_mirrors(headers)
     fields.append(("Mcp-Name", encode_mirror(call.name or "")))
     if definition is not None:
         arguments = parse(call.body)["params"].get("arguments")

@@ -43,6 +43,17 @@ async def test_three_tools_stand_for_those_of_all_servers(tmp_path: Path) -> Non
         assert ups["a"].calls("tools/call")[0].message["params"] == {"name": "stop", "arguments": {"x": 1}}
 
 
+async def test_fields_that_mirror_the_third_tool_reach_no_server(tmp_path: Path) -> None:
+    """They say nothing of the tool that is called through it, whatever the era."""
+    async with folded(tmp_path) as (ups, client):
+        fields = {"Mcp-Name": "all_call_tool", "Mcp-Param-Name": "a_run"}
+        await client.rpc(
+            "tools/call", {"name": "all_call_tool", "arguments": {"name": "a_run"}}, fields=fields
+        )
+        (sent,) = ups["a"].calls("tools/call")
+        assert not {"mcp-name", "mcp-param-name"} & {name for name, _ in sent.head.fields}
+
+
 async def test_tools_are_not_called_by_their_own_names(tmp_path: Path) -> None:
     """The refusal says how to call them, also after a call that was made the right way."""
     async with folded(tmp_path) as (ups, client):
