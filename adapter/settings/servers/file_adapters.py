@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from adapter.settings.section import ByteSize, OptionalText, Section, Text, UriScheme
 from adapter.settings.servers.policies import ToolDefaultsOverride, ToolPatterns
@@ -13,9 +13,19 @@ from adapter.settings.servers.policies import ToolDefaultsOverride, ToolPatterns
 Tools = Annotated[list[Text], Field(min_length=1)]
 
 
+_TRUTH = TypeAdapter(bool, config=ConfigDict(defer_build=True))
+
+
 def _of_uri_prefix(value: object) -> object:
-    """Convert a value of ``uri_prefix``, which remote-mcp-adapter has in place of ``delivery``."""
-    return "file_uri" if value is True else "path" if value in (False, None) else value
+    """Convert a value of ``uri_prefix``, which remote-mcp-adapter has in place of ``delivery``; variables hold it
+    as a text.
+    """
+    if value is None:
+        return "path"
+    try:
+        return "file_uri" if _TRUTH.validate_python(value) else "path"
+    except ValidationError:
+        return value
 
 
 class UploadConsumer(Section):
