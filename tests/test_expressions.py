@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.eras import legacy_answers
+from adapter.rules.eras import modern_server
 from adapter.rules.files import filenames as spellings
 from adapter.rules.tools import visibility as policies
 from tests.expressions import Expression, house, made_of_values, misread, worst_texts
@@ -41,8 +41,8 @@ BUILT = [
     Expression("rules.tools.visibility:_longer", policies._longer(256, 2000), ("search",)),
     Expression("rules.statements.sql:line_end", re.compile(r"[^\n\r]*"), ("match",)),
     *(
-        Expression(f"rules.eras.legacy_answers:{name}", member, ("sub",))
-        for name, member in legacy_answers._MEMBERS.items()
+        Expression(f"rules.eras.modern_server:{name}", member, ("sub",))
+        for name, member in modern_server._MEMBERS.items()
     ),
     # The globs of `stages`, which Python makes expressions of.
     Expression("settings.servers:fits", re.compile(translate("*a*_a?*a[[]*b")), ("match",)),

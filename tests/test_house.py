@@ -23,10 +23,10 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 72_371,
-    "modules": 576,
-    "lines with code in tests/": 103_986,
-    "settings": 353,
+    "lines with code in adapter/": 72_242,
+    "modules": 558,
+    "lines with code in tests/": 101_202,
+    "settings": 347,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,
 }

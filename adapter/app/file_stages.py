@@ -31,8 +31,8 @@ from adapter.relay.files.upload_status_tool import UploadStatusTool, status_tool
 from adapter.relay.files.widgets import WidgetList, WidgetRead
 from adapter.relay.sessions.client_facts import client_infos
 from adapter.relay.stages import StageEntry
+from adapter.rules.clients.hosts import FILES_WIDGET, UPLOAD_WIDGET
 from adapter.rules.files.locators import Locator
-from adapter.rules.files.mcp_apps import FILES_WIDGET, UPLOAD_WIDGET
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
 from adapter.settings.root import Settings

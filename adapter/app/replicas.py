@@ -20,8 +20,7 @@ from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTimes, repli
 from adapter.relay.replicas.session_words import SharedSessionMessages
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.rules.access.replicas import owner_of
-from adapter.rules.access.sessions import decode
-from adapter.rules.access.shared_sessions import shared_record
+from adapter.rules.access.sessions import decode, shared_record
 from adapter.state.port import every_row
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.portable import PortableSessions

@@ -15,7 +15,7 @@ import yaml
 from adapter.commands.command_parser import failed
 from adapter.commands.file_writing import refusal_to_write
 from adapter.extras import typed_command
-from adapter.rules.clients.json_text import without_comments
+from adapter.rules.clients.client_file import without_comments
 from adapter.rules.text.unicode import shown
 from adapter.settings.file.host_servers import ConvertedServers, host_servers
 from adapter.settings.json_schema import schema_text

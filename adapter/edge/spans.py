@@ -14,8 +14,7 @@ from adapter.errors import AdapterError, AdapterStopping
 from adapter.relay.exchange import ClientResponse
 from adapter.rules.calls.tracing import CUT, LONGEST_NAME, NAMED_BY, Span, Tracer, error_of, message_facts
 from adapter.rules.text.unicode import shown
-from adapter.wire.envelope import RESPONSE, Batch, Envelope, Kind
-from adapter.wire.trace_context import TRACEPARENT
+from adapter.wire.envelope import RESPONSE, TRACEPARENT, Batch, Envelope, Kind
 
 _HTTP = {"network.transport": "tcp", "network.protocol.name": "http", "network.protocol.version": "1.1"}
 

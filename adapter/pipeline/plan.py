@@ -18,7 +18,7 @@ from adapter.pipeline.order import Part, Slot
 from adapter.pipeline.tracing import WalkRecorder
 from adapter.rules.results import refusals
 from adapter.rules.results.outcomes import TRACE_KEY
-from adapter.rules.results.result_size import limited
+from adapter.rules.results.short_json import limited
 
 Listed = Callable[[PlannedCall], Awaitable[bool]]
 """Whether the upstream lists the call's tool by this very name."""

@@ -16,7 +16,7 @@ from adapter.pipeline.failures import CallRefused, Outcome, StageFailed, ToolRej
 from adapter.rules.presenters.presenters import SELECT, Presented, Presenter, PresenterFailed
 from adapter.rules.results.outcomes import NOTHING, payload, text_block
 from adapter.rules.results.refusals import misshapen, public_line
-from adapter.rules.results.result_size import Attachments, attachments
+from adapter.rules.results.short_json import Attachments, attachments
 from adapter.rules.schema.cost import STEPS, OutOfSteps
 
 AT_ONCE = 256 * 1024

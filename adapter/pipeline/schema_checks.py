@@ -18,9 +18,8 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.rules.calls.tool_api import as_plain
 from adapter.rules.last_used import LastUsed, Weight
-from adapter.rules.schema.checker import Checker, compile_schema
+from adapter.rules.schema.checker import Checker, Fault, compile_schema, uncheckable
 from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid, SchemaTooLarge, weight
-from adapter.rules.schema.wording import Fault, uncheckable
 from adapter.rules.text.json_values import NotJson
 from adapter.wire.envelope import ODD_VALUES
 

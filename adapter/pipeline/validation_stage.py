@@ -24,8 +24,8 @@ from adapter.rules.last_used import LastUsed
 from adapter.rules.presenters.presenters import SELECT
 from adapter.rules.results import refusals
 from adapter.rules.results.refusals import Issue
+from adapter.rules.schema.checker import Fault
 from adapter.rules.schema.cost import STEPS, OutOfSteps, SchemaInvalid
-from adapter.rules.schema.wording import Fault
 
 SCHEMAS_KEPT = 8
 """Compiled schemas of one tool: it has one, and for a while the one before for those who were pinned to it."""

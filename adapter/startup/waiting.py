@@ -16,8 +16,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.edge.http.limits import ConnectionLimit
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
-from adapter.rules.access.host_and_origin_check import is_local
-from adapter.rules.access.network_addresses import is_loopback
+from adapter.rules.access.host_and_origin_check import is_local, is_loopback
 from adapter.startup.failure import LONGEST_WHY, MOST_OBSTACLES, Obstacle
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0

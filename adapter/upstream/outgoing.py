@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlencode, urljoin
 
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.rules.access.network_addresses import (
+from adapter.rules.access.host_and_origin_check import (
     NetworkKind,
     canonical_host,
     host_spellings,

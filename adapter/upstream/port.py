@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from adapter.errors import CallTooLong, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.rules.access.principals import NOBODY, Caller
-from adapter.rules.access.shared_sessions import Membership
+from adapter.rules.access.sessions import Membership
 from adapter.wire.envelope import Batch, Envelope
 
 Headers = Sequence[tuple[str, str]]

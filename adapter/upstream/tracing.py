@@ -12,8 +12,15 @@ from adapter.errors import BadJson, BadRequest
 from adapter.rules.access.headers import SharedFields
 from adapter.rules.calls.tracing import LONGEST_NAME, NAMED_BY, Attributes, Span, Tracer, message_facts
 from adapter.upstream.port import Headers, UpstreamRequest
-from adapter.wire.envelope import RESPONSE, Batch, Envelope, read_envelope
-from adapter.wire.trace_context import LARGEST_EDITED, TRACEPARENT, with_traceparent
+from adapter.wire.envelope import (
+    LARGEST_EDITED,
+    RESPONSE,
+    TRACEPARENT,
+    Batch,
+    Envelope,
+    read_envelope,
+    with_traceparent,
+)
 
 
 class OutgoingSpans:

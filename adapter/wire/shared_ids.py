@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
-from adapter.wire.envelope import Envelope, dump, parse, value_at
+from adapter.wire.envelope import NO_META, Envelope, dump, parse, value_at
 from adapter.wire.spans import Edit, Replace, edit, find
-from adapter.wire.trace_context import NO_META
 
 EVERYBODY = "*"
 """The tag of what has no addressee."""

@@ -14,7 +14,7 @@ import pytest_asyncio
 from adapter.edge.files.pages import files_widget, upload_widget
 from adapter.relay.files.artifact_resources import iso
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.mcp_apps import FILES_WIDGET, UPLOAD_WIDGET, widget_contents
+from adapter.rules.clients.hosts import FILES_WIDGET, UPLOAD_WIDGET, widget_contents
 from tests.e2e.console_house import Theatre, theatre
 from tests.e2e.widget_host import Chat, bridge_script, chat_served
 from tests.edge.filing import SERVER, Desk, filed

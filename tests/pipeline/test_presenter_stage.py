@@ -21,12 +21,12 @@ from adapter.pipeline.plan import Step, ToolPlan
 from adapter.pipeline.presenter_stage import PresenterStage, definition_with_select
 from adapter.rules.access.principals import NOBODY
 from adapter.rules.access.redacted_values import censor_of
+from adapter.rules.files.structured_artifacts import Shown, ShownFile
 from adapter.rules.presenters import ui
 from adapter.rules.presenters.presenters import BlockSources, Embed, Presenter, SentData, Suggest
 from adapter.rules.presenters.shapes import MOST_PROBLEMS, StepsLeft, json_shape, shape_of
 from adapter.rules.results.blocks import Suggestion
 from adapter.rules.results.outcomes import as_result, error, response, success, text_block, tool_error
-from adapter.rules.results.shown_artifacts import Shown, ShownFile
 from adapter.rules.schema.checker import compile_schema
 from adapter.rules.schema.cost import STEPS
 

@@ -19,9 +19,8 @@ from adapter.pipeline.schema_checks import (
     CheckVerdict,
     SchemaChecks,
 )
-from adapter.rules.schema.checker import compile_schema
+from adapter.rules.schema.checker import compile_schema, uncheckable
 from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid, SchemaTooLarge
-from adapter.rules.schema.wording import uncheckable
 from adapter.wire.envelope import parse
 from tests.cpu_time import ATTEMPTS, least_cpu
 from tests.pipeline.walking import LOG

@@ -16,7 +16,7 @@ from adapter.commands.command_parser import CommandParser, failed
 from adapter.commands.flags import add_call_flags
 from adapter.commands.progress_bar import size
 from adapter.commands.upload import HELPER, send
-from adapter.rules.files.marked_arguments import unmarked
+from adapter.rules.files.file_arguments import unmarked
 from adapter.rules.tools.call_arguments import (
     ArgumentWord,
     NamedFile,

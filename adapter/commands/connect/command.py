@@ -25,7 +25,7 @@ from adapter.extras import own_command
 from adapter.rules.tools.call_arguments import WrongArgument
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.remote import RemoteServer
-from adapter.wire.lines import Line, LineReader
+from adapter.wire.line_messages import Line, LineReader
 
 LONGEST_LINE = 256 << 20
 """Bytes of a message of the host."""

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from adapter.commands.connect.folders import Folders, NotAllowed, OpenedFile
 from adapter.rules.calls.rounds import STATE, asks_for_input, state_of
-from adapter.rules.files.marked_arguments import MarkedArgument, marked_arguments, texts_at
+from adapter.rules.files.file_arguments import MarkedArgument, marked_arguments, texts_at
 from adapter.rules.text.unicode import shown
 from adapter.upstream.transfers import TransferFailed, upload_opened
 from adapter.wire.envelope import Envelope, dump, list_at, parse, value_at

@@ -43,7 +43,7 @@ from adapter.upstream.client_refusals import ServerRefused
 from adapter.upstream.port import STREAM, Upstream, UpstreamRequest, always, header
 from adapter.wire.envelope import Batch, Envelope, dump, failure, parse, read_envelope, value_at
 from adapter.wire.eras import MODERN, NAMED, classify, encode_mirror
-from adapter.wire.lines import Line, LongLine
+from adapter.wire.line_messages import Line, LongLine
 from adapter.wire.shared_ids import CANCELLED, with_id
 
 MOST_REQUESTS = 1000

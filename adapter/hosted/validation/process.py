@@ -15,8 +15,8 @@ from typing import Self
 
 from adapter.hosted.validation.worker import LENGTH, LENGTHS, OUT_OF_MEMORY, READY
 from adapter.pipeline.schema_checks import CheckVerdict
+from adapter.rules.schema.checker import read_fault
 from adapter.rules.schema.cost import PARTS
-from adapter.rules.schema.wording import read_fault
 from adapter.wire.envelope import dump, parse
 
 STARTING = 15.0

@@ -15,7 +15,7 @@ from adapter.errors import AuthorizationFailed
 from adapter.oauth.grants.issuer_finder import GrantConfig
 from adapter.rules.access.authorization_servers import ServerMetadata
 from adapter.rules.access.grants import OAuthClient, client_metadata, configured_client, read_registration
-from adapter.rules.access.network_addresses import is_loopback_host
+from adapter.rules.access.host_and_origin_check import is_loopback_host
 from adapter.state.port import ABSENT, Conflict
 from adapter.state.sealed_rows import SealedRows
 from adapter.upstream.outgoing import IssuerHttp

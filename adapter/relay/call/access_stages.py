@@ -18,16 +18,18 @@ from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.rules.access.access_rules import (
     NOT_FOUND_LEGACY,
     NOT_FOUND_MODERN,
+    SHAPES,
     AccessRules,
     AccessView,
     OfferKind,
+    names_listed,
     unknown_method,
     unknown_prompt,
     unknown_resource,
     unknown_tool,
+    visible_list,
 )
 from adapter.rules.access.principals import Caller
-from adapter.rules.access.visible_lists import SHAPES, names_listed, visible_list
 from adapter.rules.tools.lists import ListRefused, next_cursor
 from adapter.wire.ambiguity import leads_elsewhere, may_hold
 from adapter.wire.envelope import Envelope, Kind, dump, failure, parse, read_envelope, value_at

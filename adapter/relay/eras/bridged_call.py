@@ -25,13 +25,13 @@ from adapter.relay.replies import (
 )
 from adapter.relay.sessions.inner_client import ABANDON_SILENCE
 from adapter.rules.calls.rounds import ASKING
-from adapter.rules.eras.legacy_requests import (
+from adapter.rules.eras.legacy_server import (
+    SUBSCRIBED,
     cancellation,
     legacy_fields,
     legacy_request,
     severity,
 )
-from adapter.rules.eras.modern_results import SUBSCRIBED
 from adapter.rules.eras.questions import (
     MOST_QUESTIONS,
     LegacyQuestion,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from adapter.errors import UpstreamBroken
-from adapter.rules.eras.legacy_requests import LEVEL_KEY
+from adapter.rules.eras.legacy_server import LEVEL_KEY
 from adapter.upstream.local.events import EventStream
 from adapter.upstream.local.port import LocalHead
 from adapter.upstream.local.sessions import LocalSession, LocalSessions

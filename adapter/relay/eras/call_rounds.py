@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from adapter.errors import BadJson
 from adapter.rules.calls.rounds import round_key
-from adapter.rules.eras.legacy_requests import CAPABILITIES_KEY, LEVEL_KEY, severity
+from adapter.rules.eras.legacy_server import CAPABILITIES_KEY, LEVEL_KEY, severity
 from adapter.rules.eras.questions import LegacyQuestion, answered, ways
 from adapter.upstream.local.messages import RpcRefused
 from adapter.upstream.local.port import LocalRequest, ProgressToken

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.eras.parked_calls import ParkedCalls
-from adapter.rules.access.shared_sessions import membership
+from adapter.rules.access.sessions import membership
 from adapter.state.port import delete_overdue
 
 TABLE = "hearers"

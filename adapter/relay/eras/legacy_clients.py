@@ -21,11 +21,13 @@ from adapter.relay.eras.modern_server import ModernServer, PassedOn
 from adapter.relay.replies import EVENT_STREAM, events_of, media_type
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
-from adapter.rules.eras.legacy_answers import agreed_version, initialize_response, legacy_notification
-from adapter.rules.eras.legacy_requests import LEVELS
-from adapter.rules.eras.modern_requests import (
+from adapter.rules.eras.legacy_server import LEVELS
+from adapter.rules.eras.modern_server import (
     ClientTooLarge,
+    agreed_version,
     client_meta,
+    initialize_response,
+    legacy_notification,
     own_request,
     subscription,
 )

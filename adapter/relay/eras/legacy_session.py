@@ -17,9 +17,8 @@ from adapter.errors import AdapterError, BadJson
 from adapter.relay.background import settle
 from adapter.relay.replies import events_of, messages_in
 from adapter.relay.sessions.inner_client import InnerClient, rpc_request
-from adapter.rules.access.shared_sessions import Membership, membership
-from adapter.rules.eras.legacy_requests import LEVELS
-from adapter.rules.eras.modern_results import SUBSCRIBED
+from adapter.rules.access.sessions import Membership, membership
+from adapter.rules.eras.legacy_server import LEVELS, SUBSCRIBED
 from adapter.rules.eras.questions import LegacyQuestion, declined, question_in
 from adapter.upstream.port import STREAM, UpstreamRequest
 from adapter.wire.envelope import dump, parse

@@ -36,8 +36,7 @@ from adapter.relay.sessions.inner_client import (
 from adapter.rules.access.principals import ANONYMOUS, party_of
 from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.rules.calls.rounds import ASKING
-from adapter.rules.eras.legacy_requests import legacy_fields
-from adapter.rules.eras.modern_results import error_code, modern_response
+from adapter.rules.eras.legacy_server import error_code, legacy_fields, modern_response
 from adapter.rules.eras.questions import HELD_CAPABILITIES, URL_REQUIRED, input_required, links_in
 from adapter.upstream.local.messages import LocalAnswer, status_of
 from adapter.upstream.local.port import LocalRequest

@@ -11,16 +11,18 @@ from adapter.relay.eras.bridged_session import BridgedSession
 from adapter.relay.eras.modern_server import ModernServer, mismatches
 from adapter.relay.replies import edited
 from adapter.rules.calls.rounds import ASKING
-from adapter.rules.eras.input_rounds import (
+from adapter.rules.eras.modern_server import (
     InputRound,
     NotAnswered,
     Question,
     answer_to,
     input_round,
+    legacy_response,
+    mirrored_name,
+    modern_request,
+    next_round,
     request_of,
 )
-from adapter.rules.eras.legacy_answers import legacy_response
-from adapter.rules.eras.modern_requests import mirrored_name, modern_request, next_round
 from adapter.settings.storage import SessionsSettings
 from adapter.upstream.local.correlation import BOUNDS
 from adapter.upstream.local.messages import LocalAnswer

@@ -15,9 +15,8 @@ from adapter.relay.eras.parked_calls import lost
 from adapter.relay.eras.subscriptions import ListenStream
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.calls.rounds import ASKING, STATE, state_of
-from adapter.rules.eras.call_states import owner_of
-from adapter.rules.eras.legacy_requests import NOT_MODERN
-from adapter.rules.eras.modern_results import discovered
+from adapter.rules.eras.legacy_server import NOT_MODERN, discovered
+from adapter.rules.eras.questions import owner_of
 from adapter.upstream.local.messages import LocalAnswer, RpcRefused, require_version, result
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import PendingReply

@@ -22,7 +22,7 @@ from adapter.relay.sessions.inner_client import ACCEPT
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.access.headers import Field, SharedFields
 from adapter.rules.calls.arguments import ANNOTATION, NO_HEADERS, Headers, headers_of
-from adapter.rules.eras.modern_requests import MODERN_VERSION, own_request
+from adapter.rules.eras.modern_server import MODERN_VERSION, own_request
 from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.port import LocalHead
 from adapter.upstream.port import STREAM, Upstream, UpstreamReply, UpstreamRequest, always

@@ -10,7 +10,7 @@ from typing import Protocol
 from adapter.errors import CallLost, RequestStateRefused, StoreUnavailable
 from adapter.relay.files.rounds import RoundLimits
 from adapter.relay.files.scopes import kept_secret
-from adapter.rules.eras.call_states import CallState, read_state
+from adapter.rules.eras.questions import CallState, read_state
 from adapter.rules.last_used import LastUsed
 from adapter.state.port import Store
 

@@ -11,7 +11,7 @@ from typing import Any
 from adapter.errors import AdapterError
 from adapter.relay.eras.legacy_session import Exchange, LegacySession
 from adapter.relay.eras.legacy_sessions import OpeningRefused, ServerBridge
-from adapter.rules.eras.modern_results import (
+from adapter.rules.eras.legacy_server import (
     UPDATED,
     agreed,
     of_subscription,

@@ -28,7 +28,7 @@ from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.filenames import default_name, names_a_file, stored_name
 from adapter.rules.files.locators import Locator, embedded, length, linked
 from adapter.rules.files.media_types import media_type, named_after_type
-from adapter.rules.results.shown_artifacts import Shown, ShownFile
+from adapter.rules.files.structured_artifacts import Shown, ShownFile
 from adapter.wire.envelope import list_at, parse
 from adapter.wire.signed_urls import artifact_uri
 

@@ -30,7 +30,7 @@ from adapter.rules.calls.rounds import STATE, asks_for_input
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.redaction import Redaction
-from adapter.rules.results.shown_artifacts import Shown
+from adapter.rules.files.structured_artifacts import Shown
 from adapter.rules.results.tool_results import (
     is_task,
     succeeded,

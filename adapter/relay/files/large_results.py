@@ -36,7 +36,7 @@ from adapter.rules.results.large_results import (
     structured_part,
     without_rest,
 )
-from adapter.rules.results.result_size import limited
+from adapter.rules.results.short_json import limited
 from adapter.rules.results.tool_results import is_task, rpc_result
 from adapter.rules.schema.checker import compile_schema
 from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid, SchemaTooLarge

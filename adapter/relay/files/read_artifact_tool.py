@@ -15,9 +15,8 @@ from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.sessions.client_facts import ClientFact
 from adapter.relay.stages import Call, Stage
 from adapter.rules.clients.hosts import host_limit
-from adapter.rules.files.file_parts import NothingThere, characters, pointed
 from adapter.rules.files.media_types import is_text
-from adapter.rules.results.short_json import beginning, shortened
+from adapter.rules.results.short_json import NothingThere, beginning, characters, pointed, shortened
 from adapter.rules.results.tool_results import rpc_result, tool_result
 from adapter.rules.tools.definitions import own_tool
 from adapter.wire.envelope import dump, parse

@@ -23,7 +23,7 @@ from adapter.relay.background import run_to_completion
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials, UploadQueries
 from adapter.rules.access.principals import ANONYMOUS, Scope
-from adapter.rules.files.upload_offers import (
+from adapter.rules.files.file_records import (
     TELL_EVERY,
     UploadOffer,
     batch_of,

@@ -13,8 +13,14 @@ from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.upload_helper_tool import Offer
 from adapter.relay.files.upload_offers import KnownOffer, UploadOffers
 from adapter.relay.stages import Call, Stage, Withdrawn
-from adapter.rules.files.file_records import FileKind, FileRecord, shown_upload
-from adapter.rules.files.upload_offers import TELL_EVERY, UploadState, batch_of
+from adapter.rules.files.file_records import (
+    TELL_EVERY,
+    FileKind,
+    FileRecord,
+    UploadState,
+    batch_of,
+    shown_upload,
+)
 from adapter.rules.results.tool_results import tool_result
 from adapter.rules.tools.definitions import own_tool
 from adapter.wire.envelope import dump, parse, value_at

@@ -13,7 +13,7 @@ from adapter.relay.sessions.client_facts import ClientFact
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.stages import Call, OccasionalStage, Stage
 from adapter.rules.calls.rounds import CAPABILITIES, member_of
-from adapter.rules.files.mcp_apps import shows_widgets, widget_contents, with_widgets
+from adapter.rules.clients.hosts import shows_widgets, widget_contents, with_widgets
 from adapter.rules.tools.lists import PRIVATE
 from adapter.wire.envelope import parse
 from adapter.wire.spans import edit

@@ -59,7 +59,7 @@ from adapter.relay.sessions.inner_client import (
     modern_meta,
     rpc_request,
 )
-from adapter.rules.access.visible_lists import SHAPES
+from adapter.rules.access.access_rules import SHAPES
 from adapter.upstream.port import header, silent, until
 from adapter.wire.envelope import METHOD_NOT_FOUND
 from adapter.wire.eras import Era

@@ -17,8 +17,8 @@ from adapter.relay.mounts.asks import Number
 from adapter.relay.mounts.sessions import MountSession
 from adapter.relay.replies import EVENT_STREAM, LARGE, is_encoded, media_type, too_large
 from adapter.relay.server import Server
+from adapter.rules.access.access_rules import ListShape
 from adapter.rules.access.headers import of_changed_body
-from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.mounts.lists import changes_in
 from adapter.rules.mounts.member_ids import HINTS, downward
 from adapter.rules.mounts.uris import UriTable

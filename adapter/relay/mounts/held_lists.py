@@ -14,7 +14,7 @@ from adapter.errors import AdapterError, GrantRequired, StoreUnavailable, Upstre
 from adapter.relay.background import SingleFlight, in_turns, nothing
 from adapter.relay.mounts.reading import ListReader
 from adapter.relay.mounts.sessions import MountRequest
-from adapter.rules.access.visible_lists import ListShape
+from adapter.rules.access.access_rules import ListShape
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.mounts.lists import RESOURCES, TOLD, TOOLS, ServerList, sign_in_tool, stored_entries
 from adapter.state.port import Store

@@ -15,7 +15,7 @@ from adapter.relay.mounts.held_lists import HeldList, HeldLists, ListKey, ListLi
 from adapter.relay.mounts.sessions import MountRequest, MountSession
 from adapter.relay.stages import asked_cursor
 from adapter.relay.tools.catalogue_cache import CHANGED, CatalogueTeller
-from adapter.rules.access.visible_lists import ListShape
+from adapter.rules.access.access_rules import ListShape
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.mounts.lists import (
     KINDS,

@@ -21,8 +21,7 @@ from adapter.relay.mounts.sessions import MountRequest, MountSessions
 from adapter.relay.mounts.streams import MountStreams
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
-from adapter.rules.eras.legacy_requests import CAPABILITIES_KEY
-from adapter.rules.eras.modern_results import SERVER_INFO_KEY
+from adapter.rules.eras.legacy_server import CAPABILITIES_KEY, SERVER_INFO_KEY
 from adapter.rules.mounts.lists import KINDS
 from adapter.rules.results.tool_results import rpc_result
 from adapter.wire.envelope import (

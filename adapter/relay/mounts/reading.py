@@ -24,7 +24,7 @@ from adapter.relay.sessions.inner_client import (
     rpc_request,
 )
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
-from adapter.rules.access.visible_lists import ListShape
+from adapter.rules.access.access_rules import ListShape
 from adapter.rules.mounts.lists import ServerList, read_page
 from adapter.rules.tools.lists import MOST_ITEMS, ListRefused
 from adapter.upstream.port import header

@@ -23,8 +23,8 @@ from adapter.relay.mounts.lists import MountLists
 from adapter.relay.mounts.sessions import MountRequest, MountSession, MountSessions
 from adapter.relay.replies import EVENT_STREAM, media_type
 from adapter.relay.server import Server
-from adapter.rules.access.visible_lists import ListShape
-from adapter.rules.eras.modern_results import of_subscription, subscription_message, uris_in
+from adapter.rules.access.access_rules import ListShape
+from adapter.rules.eras.legacy_server import of_subscription, subscription_message, uris_in
 from adapter.rules.mounts.lists import TEMPLATES, TOLD
 from adapter.rules.mounts.member_ids import member_of
 from adapter.wire.envelope import INVALID_PARAMS, Envelope, dump, parse, value_at

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from adapter.errors import AdapterError, LimitReached
 from adapter.relay.replies import events_of, media_type, require_plain
-from adapter.rules.access.shared_sessions import MANY, EventHistory, SentEvent
+from adapter.rules.access.sessions import MANY, EventHistory, SentEvent
 from adapter.upstream.port import Headers, UpstreamReply, silent
 from adapter.wire.shared_ids import Addressed
 from adapter.wire.sse import SseEvent, SseReader, encode, replace_data, replace_id

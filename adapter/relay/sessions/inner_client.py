@@ -19,8 +19,7 @@ from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.exchange import JSON, LATEST_LEGACY, POST_FIELDS, ClientRequest, forwardable
 from adapter.relay.replies import ANSWER_LIMIT, WholeAnswer, discard, media_type, read_answer
 from adapter.rules.access.headers import Field, SharedFields
-from adapter.rules.access.sessions import UpstreamSession
-from adapter.rules.access.shared_sessions import Membership
+from adapter.rules.access.sessions import Membership, UpstreamSession
 from adapter.upstream.port import MemberRequest, Upstream, UpstreamReply, UpstreamRequest, always, header
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import MODERN_VERSIONS

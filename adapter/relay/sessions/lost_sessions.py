@@ -19,8 +19,14 @@ from adapter.errors import StoreUnavailable
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.sessions.session_cache import AGAIN, AT_ONCE, RESTS
 from adapter.relay.sessions.session_map import TABLE, Session, Sessions
-from adapter.rules.access.sessions import SessionRecord, SessionState, UpstreamSession, decode, encode
-from adapter.rules.access.shared_sessions import membership
+from adapter.rules.access.sessions import (
+    SessionRecord,
+    SessionState,
+    UpstreamSession,
+    decode,
+    encode,
+    membership,
+)
 from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row
 
 LOST = "lost-"

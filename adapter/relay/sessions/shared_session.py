@@ -24,7 +24,7 @@ from adapter.relay.replies import (
 )
 from adapter.relay.sessions.fan_out import FanOut
 from adapter.rules.access.headers import SharedFields
-from adapter.rules.access.shared_sessions import MANY, ServerRequests, SharedRecord, belongs
+from adapter.rules.access.sessions import MANY, ServerRequests, SharedRecord, belongs
 from adapter.rules.tools.lists import has_no_such_method
 from adapter.settings.core import UpstreamConnections
 from adapter.upstream.port import Headers, Upstream, UpstreamReply, UpstreamRequest, WholeReply, header

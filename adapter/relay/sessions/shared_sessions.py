@@ -22,11 +22,11 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import CLOSE_SILENCE, InnerClient, initialize_result
 from adapter.relay.sessions.session_cache import MOST_MISSED
 from adapter.relay.sessions.shared_session import SharedSession, plain_body
-from adapter.rules.access.sessions import UpstreamSession
-from adapter.rules.access.shared_sessions import (
+from adapter.rules.access.sessions import (
     MANY,
     Membership,
     SharedRecord,
+    UpstreamSession,
     membership,
     principal_key,
     shared_record,

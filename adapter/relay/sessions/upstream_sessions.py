@@ -20,7 +20,7 @@ from adapter.rules.access.sessions import (
     SessionState,
     UpstreamSession,
 )
-from adapter.rules.eras.modern_results import error_code
+from adapter.rules.eras.legacy_server import error_code
 from adapter.upstream.port import (
     CALL,
     STREAM,

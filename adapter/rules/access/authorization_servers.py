@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from adapter.rules.access.browser_sessions import origin_of
-from adapter.rules.access.network_addresses import (
+from adapter.rules.access.host_and_origin_check import (
     LONGEST_URL,
     is_inner_host,
     is_loopback_host,

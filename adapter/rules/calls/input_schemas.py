@@ -21,9 +21,8 @@ from adapter.rules.calls.inputs import (
     read,
     undeclared,
 )
-from adapter.rules.schema.checker import FORMATS, Checker, compile_schema, why_not
+from adapter.rules.schema.checker import FORMATS, Checker, Fault, compile_schema, uncheckable, why_not
 from adapter.rules.schema.cost import STEPS, SchemaInvalid, SchemaTooLarge
-from adapter.rules.schema.wording import Fault, uncheckable
 from adapter.rules.text.events import shortened
 
 MOST_VALUES = 10_000

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import orjson
 
 if TYPE_CHECKING:
-    from adapter.rules.schema.wording import Fault
+    from adapter.rules.schema.checker import Fault
 
 InputType = Literal["string", "int", "float", "boolean", "datetime", "array", "object", "any"]
 Scalar = str | int | float | bool

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from adapter.rules.access.access_rules import OfferKind
-from adapter.rules.access.visible_lists import SHAPES, ListShape, entry_name
+from adapter.rules.access.access_rules import SHAPES, ListShape, OfferKind, entry_name
 from adapter.rules.mounts.names import NameTable
 from adapter.rules.mounts.uris import UriTable
 from adapter.rules.tools.lists import MOST_ITEMS, certain_outline, next_cursor, says_no_such_method

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from adapter.rules.files.structured_artifacts import MEMBERS
+from adapter.rules.files.structured_artifacts import MEMBERS, Shown, ShownFile
 from adapter.rules.results.short_json import Keeps, beginning, json_in, shortened
-from adapter.rules.results.shown_artifacts import Shown, ShownFile
 from adapter.wire.envelope import dump, parse
 from adapter.wire.scan import OPEN_ARRAY, OPEN_OBJECT, byte, text_pieces
 from adapter.wire.spans import Edit, Insert, Path, Replace, Span, edit, find, items, members

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from adapter.rules.results.shown_artifacts import Shown
+from adapter.rules.files.structured_artifacts import Shown
 from adapter.wire import spans
 from adapter.wire.scan import byte, end_of_value, skip_space, text_pieces
 

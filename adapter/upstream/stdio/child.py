@@ -18,7 +18,7 @@ from adapter.upstream.stdio.failures import LONGEST_LINE, ChildExit, ErrorLines,
 from adapter.upstream.stdio.pipes import LinePipe, MessagePipe
 from adapter.upstream.stdio.supervisor import Supervisor
 from adapter.upstream.stdio.supervisor_link import StartRefused, SupervisedProcess
-from adapter.wire.lines import Line
+from adapter.wire.line_messages import Line
 
 INHERITED = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR"),

@@ -28,8 +28,7 @@ from adapter.upstream.stdio.failures import (
 )
 from adapter.upstream.stdio.pipes import MessagePipe
 from adapter.wire.envelope import Envelope, Kind
-from adapter.wire.line_messages import LineMessage, as_line, messages_of, number_of_long_line
-from adapter.wire.lines import Line, LongLine
+from adapter.wire.line_messages import Line, LineMessage, LongLine, as_line, messages_of, number_of_long_line
 from adapter.wire.shared_ids import CANCELLED
 
 StartChild = Callable[[ChildOwner], Awaitable[ChildProcess]]

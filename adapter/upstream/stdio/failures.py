@@ -21,7 +21,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, UpstreamSilent, UpstreamUnanswered, UpstreamUnreachable
 from adapter.rules.text.events import LONGEST_TEXT, for_log, is_telling, shortened
 from adapter.upstream.stdio.supervisor_link import StartRefused
-from adapter.wire.lines import Line, LongLine
+from adapter.wire.line_messages import Line, LongLine
 
 _LAST = 5
 """Lines of standard error that are told with a failure. The log has more."""

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from adapter.errors import LimitReached
-from adapter.wire.lines import Line, LineReader
+from adapter.wire.line_messages import Line, LineReader
 
 PIECE = 65536
 """Bytes of one read: as much as a pipe holds."""

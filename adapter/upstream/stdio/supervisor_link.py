@@ -17,7 +17,7 @@ from pathlib import Path
 from structlog.typing import FilteringBoundLogger
 
 from adapter.upstream.stdio.orders import EXITED, FAILED, READY, STARTED, STEPS, signal_order, start_order
-from adapter.wire.lines import LineReader, LongLine
+from adapter.wire.line_messages import LineReader, LongLine
 
 OnExit = Callable[[int], None]
 """Is told once of the end of a child: its exit code, or the negative number of the signal that ended it."""

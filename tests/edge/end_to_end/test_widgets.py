@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from adapter.rules.files.mcp_apps import EXTENSION, FILES_WIDGET, MEDIA_TYPE, UPLOAD_WIDGET
+from adapter.rules.clients.hosts import EXTENSION, FILES_WIDGET, MEDIA_TYPE, UPLOAD_WIDGET
 from tests.edge.conftest import StartRoad
 from tests.edge.file_tools import READS, WRITES, call, rpc
 from tests.edge.raw import MODERN_META, Exchange, RawClient

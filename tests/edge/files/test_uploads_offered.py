@@ -11,8 +11,7 @@ import pytest
 from adapter.relay.files.upload_offers import TABLE
 from adapter.rules.access.principals import ANONYMOUS
 from adapter.rules.access.sessions import session_key
-from adapter.rules.files.file_records import FileKind, FileRecord, decode
-from adapter.rules.files.upload_offers import batch_of
+from adapter.rules.files.file_records import FileKind, FileRecord, batch_of, decode
 from tests.edge.filing import FORM, SERVER, Desk, file_part, filing, form, send_form
 
 PERSON = "ann:0"

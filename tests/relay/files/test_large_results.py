@@ -27,7 +27,7 @@ from adapter.rules.files.file_records import FileRecord
 from adapter.rules.files.quota import Limits
 from adapter.rules.files.structured_artifacts import shortenable
 from adapter.rules.results.large_results import Terms
-from adapter.rules.results.result_size import limited
+from adapter.rules.results.short_json import limited
 from adapter.rules.schema.checker import compile_schema
 from adapter.upstream.port import UpstreamRequest
 from tests.relay.tooling import META, PNG, SSE, Act, Tools, answering, result, tools, uri_of

@@ -17,7 +17,7 @@ from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.files.upload_offers import MOST_OFFERS, TABLE, UploadOffers
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.upload_offers import batch_of
+from adapter.rules.files.file_records import batch_of
 from adapter.settings.storage import Uploads
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row

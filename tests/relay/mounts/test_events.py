@@ -17,7 +17,7 @@ from adapter.relay.mounts.sessions import MountSession
 from adapter.relay.replies import LARGE
 from adapter.relay.server import Server, TransferRules
 from adapter.relay.sessions.session_map import Session
-from adapter.rules.access.visible_lists import ListShape
+from adapter.rules.access.access_rules import ListShape
 from adapter.rules.mounts.lists import PROMPTS
 from adapter.upstream.port import Sink
 from tests.scripted import ScriptedUpstream

@@ -16,8 +16,8 @@ from adapter.relay.mounts.lists import ListRules, MountLists
 from adapter.relay.mounts.reading import ListReader
 from adapter.relay.mounts.sessions import MountRequest
 from adapter.relay.server import Server
+from adapter.rules.access.access_rules import ListShape
 from adapter.rules.access.principals import Caller
-from adapter.rules.access.visible_lists import ListShape
 from adapter.rules.mounts.lists import PROMPTS, RESOURCES, TOOLS, ServerList
 from adapter.state.port import Store
 from adapter.wire.eras import LEGACY

@@ -16,7 +16,7 @@ from adapter.relay.mounts.sessions import MountRequest
 from adapter.relay.mounts.streams import MountStreams
 from adapter.relay.server import Server
 from adapter.rules.access.principals import NOBODY, Caller
-from adapter.rules.eras.modern_results import MOST_URIS
+from adapter.rules.eras.legacy_server import MOST_URIS
 from adapter.rules.mounts.names import Owner
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import MODERN

@@ -12,7 +12,7 @@ import pytest
 from adapter.errors import LimitReached
 from adapter.relay.sessions.fan_out import QUEUE_BYTES, QUEUE_EVENTS
 from adapter.relay.sessions.shared_session import LARGEST, MOST_VALUES
-from adapter.rules.access.shared_sessions import REPLAY_BYTES, REPLAY_EVENTS
+from adapter.rules.access.sessions import REPLAY_BYTES, REPLAY_EVENTS
 from adapter.upstream.port import UpstreamReply, header
 from tests.relay.relaying import pieces, whole
 from tests.relay.sharing import LiveUpstream, Message, Sharing, Stream, client, request, sharing

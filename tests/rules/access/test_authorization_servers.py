@@ -23,7 +23,7 @@ from adapter.rules.access.authorization_servers import (
     scope_tokens,
     server_metadata_urls,
 )
-from adapter.rules.access.network_addresses import LONGEST_URL, is_loopback_host
+from adapter.rules.access.host_and_origin_check import LONGEST_URL, is_loopback_host
 
 ISSUER = "https://login.example"
 UPSTREAM = "https://tools.example/mcp"

@@ -7,7 +7,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapter.rules.access.visible_lists import ListShape
+from adapter.rules.access.access_rules import ListShape
 from adapter.rules.mounts.lists import (
     MISSING,
     PAGE,

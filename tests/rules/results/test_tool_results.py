@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.results.shown_artifacts import Shown, ShownFile
+from adapter.rules.files.structured_artifacts import Shown, ShownFile
 from adapter.rules.results.tool_results import (
     LONG_TEXT,
     rpc_result,

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.schema.checker import compile_schema
+from adapter.rules.schema.checker import compile_schema, read_fault
 from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid, SchemaTooLarge
-from adapter.rules.schema.wording import read_fault
 from tests.cpu_time import at_most
 
 STEPS = 100_000

@@ -15,7 +15,7 @@ from adapter.upstream.stdio.child import ChildProcess, ChildSpec, child_environm
 from adapter.upstream.stdio.failures import ChildExit
 from adapter.upstream.stdio.pipes import MessagePipe
 from adapter.upstream.stdio.supervisor import Supervisor
-from adapter.wire.lines import Line, LongLine
+from adapter.wire.line_messages import Line, LongLine
 
 ROOT = Path(__file__).parents[3]
 

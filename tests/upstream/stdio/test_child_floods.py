@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.wire.lines import Line, LongLine
+from adapter.wire.line_messages import Line, LongLine
 from tests.upstream.stdio.children import Start, Witness
 
 pytestmark = [pytest.mark.timed, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]

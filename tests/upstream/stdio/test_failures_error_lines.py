@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from adapter.rules.text.events import LONGEST_TEXT
 from adapter.upstream.stdio.failures import LAST_LINES, LINES_PER_SECOND, DroppedLines, ErrorLines
-from adapter.wire.lines import LongLine
+from adapter.wire.line_messages import LongLine
 
 
 class Clock:

@@ -21,7 +21,7 @@ from adapter.upstream.stdio.pipes import (
     LinePipe,
     MessagePipe,
 )
-from adapter.wire.lines import Line
+from adapter.wire.line_messages import Line
 
 IDLE_TURN = 0.0001
 """Seconds of a turn of the loop in which nothing is to be done, at most."""

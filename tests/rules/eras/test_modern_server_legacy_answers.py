@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson
-from adapter.rules.eras.legacy_answers import (
+from adapter.rules.eras.modern_server import (
     MODERN_ONLY,
     SHORT,
     TASKS,

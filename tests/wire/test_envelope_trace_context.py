@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.wire.envelope import Envelope, read_envelope
-from adapter.wire.trace_context import LARGEST_EDITED, NO_META, with_traceparent
+from adapter.wire.envelope import LARGEST_EDITED, NO_META, Envelope, read_envelope, with_traceparent
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 FORMER = f"00-{TRACE}-{SPAN}-01"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import UpstreamBroken
-from adapter.rules.eras.modern_results import (
+from adapter.rules.eras.legacy_server import (
     CACHEABLE,
     SERVER_INFO_KEY,
     agreed,

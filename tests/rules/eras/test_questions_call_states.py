@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.eras.call_states import CallState, owner_of, read_state
+from adapter.rules.eras.questions import CallState, owner_of, read_state
 
 KEY = b"k" * 32
 STATE = CallState("one.a-b", "0" * 32, 3, 1_800_000_000)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.sessions import well_formed
-from adapter.rules.access.shared_sessions import (
+from adapter.rules.access.sessions import (
     MANY,
     REPLAY_BYTES,
     REPLAY_EVENTS,
@@ -20,6 +19,7 @@ from adapter.rules.access.shared_sessions import (
     membership,
     principal_key,
     shared_record,
+    well_formed,
 )
 
 KEY, SECRET, MEMBER = "1" * 32, "2" * 32, "3" * 16

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.results.result_size import LEAST, limited, sentence
+from adapter.rules.results.short_json import LEAST, limited, sentence
 from adapter.wire.envelope import dump
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.eras.legacy_requests import LEVELS, MODERN_META, legacy_fields, legacy_request, severity
+from adapter.rules.eras.legacy_server import LEVELS, MODERN_META, legacy_fields, legacy_request, severity
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from adapter.rules.results.result_size import attachments
-from adapter.rules.results.shown_artifacts import Shown, ShownFile
+from adapter.rules.files.structured_artifacts import Shown, ShownFile
+from adapter.rules.results.short_json import attachments
 
 
 def shown(number: int, **more: Any) -> Shown:

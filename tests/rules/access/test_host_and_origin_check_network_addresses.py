@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.access.network_addresses import host_spellings, is_inner_host, network_kind
+from adapter.rules.access.host_and_origin_check import host_spellings, is_inner_host, network_kind
 
 
 @pytest.mark.parametrize(

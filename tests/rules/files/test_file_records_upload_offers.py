@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.files.upload_offers import (
+from adapter.rules.files.file_records import (
     HEARD_AGAIN,
     UploadOffer,
     UploadState,

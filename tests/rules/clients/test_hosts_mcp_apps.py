@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.files.mcp_apps import (
+from adapter.rules.clients.hosts import (
     EXTENSION,
     FILES_WIDGET,
     MEDIA_TYPE,

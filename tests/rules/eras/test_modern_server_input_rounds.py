@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson, UpstreamBroken
-from adapter.rules.eras.input_rounds import (
+from adapter.rules.eras.modern_server import (
     DECLINED,
     LARGEST,
     MOST_QUESTIONS,

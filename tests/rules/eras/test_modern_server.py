@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.eras.legacy_requests import CAPABILITIES_KEY
-from adapter.rules.eras.modern_requests import (
+from adapter.rules.eras.legacy_server import CAPABILITIES_KEY
+from adapter.rules.eras.modern_server import (
     INFO_KEY,
     LONGEST_META,
     PREFIX,

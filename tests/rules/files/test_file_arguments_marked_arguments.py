@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.files.marked_arguments import marked_arguments, texts_at, unmarked
+from adapter.rules.files.file_arguments import marked_arguments, texts_at, unmarked
 from adapter.rules.files.tool_definitions import Wrapped, wrapped
 from adapter.wire.envelope import dump, parse
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.rules.files.file_parts import MOST_STEPS, NothingThere, characters, pointed
+from adapter.rules.results.short_json import MOST_STEPS, NothingThere, characters, pointed
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30), st.data())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapter.wire.lines import Line, LineReader, LongLine
+from adapter.wire.line_messages import Line, LineReader, LongLine
 from tests.wire.pieces import sliced
 
 FRAGMENTS = [b"\n", b"\r\n", b"\r", b"\n\n", b"{}", b'{"id":1}', b"a", b" ", b"\0", b"\xff\xfe", b"x" * 9]

@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import BadJson
-from adapter.rules.access.access_rules import OfferKind, unknown_prompt, unknown_resource, unknown_tool
-from adapter.rules.access.visible_lists import LARGEST_ENTRY, SHAPES, names_listed, visible_list
+from adapter.rules.access.access_rules import (
+    LARGEST_ENTRY,
+    SHAPES,
+    OfferKind,
+    names_listed,
+    unknown_prompt,
+    unknown_resource,
+    unknown_tool,
+    visible_list,
+)
 from adapter.rules.tools.lists import LONGEST_REST, MOST_ITEMS, ListRefused
 from adapter.wire.piecewise import at_once
 
