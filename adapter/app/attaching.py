@@ -9,7 +9,7 @@ from functools import partial
 from adapter.errors import BadJson
 from adapter.relay.files.artifact_members import ReadList, read_list
 from adapter.relay.files.attachments import AttachedFiles, AttachmentStage
-from adapter.relay.sessions.client_facts import ClientFact
+from adapter.relay.sessions.session_map import ClientFact
 from adapter.relay.stages import Call
 from adapter.rules.clients.hosts import attaches_files
 from adapter.rules.files.attached_files import FileParameter, StaysHandle, declared, parameter_of

@@ -211,7 +211,7 @@ def _follow_store(app: App, fallback: FallbackStore | None) -> None:
     if app.replicas is None:
         return
     # Late: most adapters are one process.
-    from adapter.relay.sessions.lost_sessions import LostSessions
+    from adapter.relay.sessions.upstream_sessions import LostSessions
 
     others = [app.server_parts.end_lost, app.replicas.end_lost]
     lost = LostSessions(app.sessions, others, app.background)

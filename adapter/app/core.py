@@ -21,10 +21,9 @@ from adapter.relay.call.dispatch import Relay
 from adapter.relay.call.get_streams import GetStreams
 from adapter.relay.call.passthrough import PassThrough
 from adapter.relay.call.staged import StagedExchange
-from adapter.relay.cleanup import Cleanup, CleanupTask
+from adapter.relay.cleanup import Cleanup, CleanupTask, Lease
+from adapter.relay.cleanup import tidy as tidy_leases
 from adapter.relay.exchange import Exchanges
-from adapter.relay.lease import Lease
-from adapter.relay.lease import tidy as tidy_leases
 from adapter.relay.server import Server
 from adapter.relay.sessions.idle_sessions import IdleSessions
 from adapter.relay.sessions.session_map import Sessions

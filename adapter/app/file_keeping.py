@@ -30,7 +30,7 @@ from adapter.relay.files.read_artifact_tool import ABOVE, LARGEST_ANSWER, SMALLE
 from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.upload_batch import FileLimits
 from adapter.relay.files.upload_offers import UploadOffers
-from adapter.relay.sessions.client_facts import client_infos
+from adapter.relay.sessions.session_map import client_infos
 from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.access.principals import Scope

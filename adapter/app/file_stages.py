@@ -26,10 +26,16 @@ from adapter.relay.files.attachments import AttachedFiles, AttachmentStage
 from adapter.relay.files.read_artifact_tool import ReadArtifactTool
 from adapter.relay.files.read_artifact_tool import definition as reading_definition
 from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
-from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
-from adapter.relay.files.upload_status_tool import UploadStatusTool, status_tool
+from adapter.relay.files.upload_tools import (
+    HelperTool,
+    Offer,
+    UploadStatusTool,
+    definition,
+    status_tool,
+    workflow,
+)
 from adapter.relay.files.widgets import WidgetList, WidgetRead
-from adapter.relay.sessions.client_facts import client_infos
+from adapter.relay.sessions.session_map import client_infos
 from adapter.relay.stages import StageEntry
 from adapter.rules.clients.hosts import FILES_WIDGET, UPLOAD_WIDGET
 from adapter.rules.files.locators import Locator

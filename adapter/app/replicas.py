@@ -15,9 +15,8 @@ from adapter.errors import StoreUnavailable, UpstreamUnreachable
 from adapter.relay.files.scopes import kept_secret
 from adapter.relay.notifications import MessageClaims
 from adapter.relay.replicas.forwarding import ReplicaForwarder
-from adapter.relay.replicas.home import Home, OwnedUpstream
+from adapter.relay.replicas.home import Home, OwnedUpstream, SharedSessionMessages
 from adapter.relay.replicas.registry import TERMS, Replicas, ReplicaTimes, replica_id
-from adapter.relay.replicas.session_words import SharedSessionMessages
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.rules.access.replicas import owner_of
 from adapter.rules.access.sessions import decode, shared_record

@@ -4,6 +4,8 @@ Behind it is what works with any store: reading and deleting page by page, and t
 
 Several processes may share a store. What one of them keeps of it in memory is a cache; a StoreListener tells when
 it is old.
+
+Rows that are known beside the store: whether what a read brings is right, or was overtaken by a change.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
@@ -241,3 +244,44 @@ async def delete_overdue(store: Store, table: str, now: float) -> None:
 async def _delete(store: Store, table: str, row: Row) -> None:
     with contextlib.suppress(Conflict):
         await store.delete(table, row.key, expected=row.version)
+
+
+STALE = -1
+"""The epoch of what has to be read again before it is used."""
+
+
+class RowRead:
+    """A read of a row. What it brings is right in its ``epoch``; STALE: it may be old already."""
+
+    __slots__ = ("epoch",)
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+class RowReads:
+    """The reads of rows that are under way. ``epoch`` counts the times that any row may have changed: what is known is
+    fresh while its own epoch is that one.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self._under_way: dict[str, list[RowRead]] = {}
+
+    @contextmanager
+    def reading(self, key: str) -> Iterator[RowRead]:
+        """Read the row of that key within the block."""
+        read = RowRead(self.epoch)
+        reads = self._under_way.setdefault(key, [])
+        reads.append(read)
+        try:
+            yield read
+        finally:
+            reads.remove(read)
+            if not reads:
+                del self._under_way[key]
+
+    def changed(self, key: str) -> None:
+        """Somebody wrote the row: reads of it that are under way may bring what was there before."""
+        for read in self._under_way.get(key, ()):
+            read.epoch = STALE

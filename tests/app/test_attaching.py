@@ -8,7 +8,7 @@ import orjson
 
 from adapter.app.attaching import Attaching
 from adapter.relay.files.attachments import AttachedFiles
-from adapter.relay.sessions.client_facts import client_infos
+from adapter.relay.sessions.session_map import client_infos
 from adapter.relay.stages import Call, CallOrigin
 from adapter.rules.files.attached_files import parameter_of
 from adapter.rules.tools.visibility import ShapedDefinition

@@ -17,7 +17,7 @@ from adapter.oauth.obtained_tokens import (
     ObtainedTokens,
     SharedTokens,
 )
-from adapter.relay.lease import Lease
+from adapter.relay.cleanup import Lease
 from adapter.rules.access.grants import Tokens
 from adapter.state.memory import MemoryStore
 from adapter.state.port import Row, Store

@@ -10,8 +10,7 @@ import pytest
 
 from adapter import log
 from adapter.errors import StoreUnavailable
-from adapter.relay.cleanup import Cleanup, CleanupTask
-from adapter.relay.lease import TABLE, Lease
+from adapter.relay.cleanup import TABLE, Cleanup, CleanupTask, Lease
 from tests.relay.relaying import Clock
 from tests.relay.replicating import settled
 from tests.state.shared import ReplicaStore, SharedMemory

@@ -43,8 +43,7 @@ from adapter.relay.files.upload_consumer import Consumer, ConsumerRule
 from adapter.relay.files.upload_offers import UploadOffers
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.sessions.client_facts import client_infos
-from adapter.relay.sessions.session_map import SessionLimits, Sessions
+from adapter.relay.sessions.session_map import SessionLimits, Sessions, client_infos
 from adapter.relay.stages import Call, StageEntry, StageTable
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.access.principals import Scope

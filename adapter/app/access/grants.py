@@ -17,9 +17,8 @@ from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, GrantList
 from adapter.oauth.grants.grant_store import GrantStore
 from adapter.oauth.grants.issuer_finder import GrantConfig, IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
-from adapter.relay.call.grants import GrantAnswers, GrantGate
-from adapter.relay.cleanup import CleanupTask
-from adapter.relay.lease import Lease
+from adapter.relay.call.call_gate import GrantAnswers, GrantGate
+from adapter.relay.cleanup import CleanupTask, Lease
 from adapter.relay.notifications import Notice
 from adapter.rules.access.principals import Scope
 from adapter.rules.calls.rounds import ASKING

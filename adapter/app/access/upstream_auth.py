@@ -16,7 +16,7 @@ from adapter.oauth.client_authentication import ClientProof, SignedProof, privat
 from adapter.oauth.discovery import UpstreamMetadata
 from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
 from adapter.oauth.upstream_credentials import ObtainedCredentials, PassedCredentials
-from adapter.relay.lease import Lease
+from adapter.relay.cleanup import Lease
 from adapter.rules.access.grants import configured_client
 from adapter.rules.access.resources import ProtectedResource, metadata_paths, resources_below
 from adapter.settings.root import Settings

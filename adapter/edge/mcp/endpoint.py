@@ -42,7 +42,7 @@ from adapter.wire.eras import LEGACY, MODERN, Era
 if TYPE_CHECKING:
     # Late: few servers ask people for grants, and few operators for traces.
     from adapter.edge.spans import ServerSpans
-    from adapter.relay.call.grants import GrantAnswers
+    from adapter.relay.call.call_gate import GrantAnswers
 
 LONGEST_NAME = 128
 """Characters of a tool's name that a span is told: names come from clients."""

@@ -19,7 +19,7 @@ import orjson
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.background import BackgroundTasks
-from adapter.relay.lease import Lease
+from adapter.relay.cleanup import Lease
 from adapter.relay.replies import LIST, is_response
 from adapter.relay.sessions.session_map import Session
 from adapter.relay.stages import Call, CallOrigin, Stages, StageTable, finish, walk_response

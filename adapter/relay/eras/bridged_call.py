@@ -10,9 +10,9 @@ from typing import Any
 
 from adapter.errors import AdapterError, CallTooLong, InternalError, UpstreamUnanswered
 from adapter.relay.background import AT_ONCE, apart
-from adapter.relay.eras.call_rounds import CallClock, Round, answers_in, bound_to
 from adapter.relay.eras.legacy_session import LOG, Exchange, LegacySession, said_in
 from adapter.relay.eras.legacy_sessions import OpeningRefused, ServerBridge
+from adapter.relay.eras.parked_calls import CallClock, Round, answers_in, bound_to
 from adapter.relay.replies import (
     LARGE,
     decoded,

@@ -17,10 +17,9 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, UpstreamBroken
 from adapter.relay.background import SingleFlight
-from adapter.relay.eras.call_rounds import Round
 from adapter.relay.eras.hearers import Hearers
 from adapter.relay.eras.legacy_session import Exchange, LegacySession, OnHeard
-from adapter.relay.eras.parked_calls import ParkedCalls
+from adapter.relay.eras.parked_calls import ParkedCalls, Round
 from adapter.relay.exchange import JSON, LATEST_LEGACY, POST_FIELDS, forwardable
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.replies import LARGE, edited, kept_fields, long_value, read_body

@@ -1,18 +1,28 @@
-"""Calls that wait for answers of their clients, each with a stream of the server's that is still open."""
+"""Calls that wait for answers of their clients, each with a stream of the server's that is still open.
+
+Rounds of a call whose client comes back with answers: what is known of the client, its questions, and its time.
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
-from adapter.errors import CallLost, RequestStateRefused, StoreUnavailable
+from adapter.errors import BadJson, CallLost, RequestStateRefused, StoreUnavailable
 from adapter.relay.files.rounds import RoundLimits
 from adapter.relay.files.scopes import kept_secret
-from adapter.rules.eras.questions import CallState, read_state
+from adapter.rules.calls.rounds import round_key
+from adapter.rules.eras.legacy_server import CAPABILITIES_KEY, LEVEL_KEY, severity
+from adapter.rules.eras.questions import CallState, LegacyQuestion, answered, read_state, ways
 from adapter.rules.last_used import LastUsed
 from adapter.state.port import Store
+from adapter.upstream.local.messages import RpcRefused
+from adapter.upstream.local.port import LocalRequest, ProgressToken
+from adapter.upstream.local.replies import Deadlines
+from adapter.wire.envelope import INVALID_PARAMS
+from adapter.wire.spans import find
 
 KEY = "parked calls"
 """The name of the secret in the store that seals states."""
@@ -139,3 +149,73 @@ def lost(why: str, place: str) -> CallLost:
         f"The call that waited for this answer cannot go on, because {why}; the call may have run.",
         data={"replica": place or None, "setting": "sessions.round_ttl_seconds, sessions.max_rounds"},
     )
+
+
+def bound_to(server: str, request: LocalRequest) -> str:
+    """The digest of everything that makes a request the next round of a call. Raises RpcRefused."""
+    caller, about_ = request.head.caller, [request.envelope.name, request.params.get("arguments")]
+    try:
+        return round_key(caller.principal, server, request.envelope.method, about_, "")
+    except BadJson as error:
+        raise RpcRefused(INVALID_PARAMS, str(error)) from None
+
+
+class Round(NamedTuple):
+    """What is known of a client while it waits: the id of its request, the token of its progress, and the ways in which
+    it can be asked. ``streams``: it reads notifications; log messages from ``level`` on, None for none.
+    """
+
+    id_bytes: bytes
+    token: ProgressToken | None
+    ways: frozenset[str]
+    streams: bool
+    level: int | None
+
+    @classmethod
+    def of(cls, request: LocalRequest) -> Round:
+        meta, level = request.meta, None
+        token = meta.get("progressToken")
+        if token is not None and (type(token) is not int or not request.head.streams):
+            token = request.progress_token
+        if LEVEL_KEY in meta:
+            level = severity(meta[LEVEL_KEY])
+        known = ways(meta.get(CAPABILITIES_KEY))
+        return cls(request.id_bytes, token, known, request.head.streams, level)
+
+
+def answers_in(
+    body: bytes, given: Mapping[str, Any], questions: dict[str, LegacyQuestion]
+) -> list[tuple[LegacyQuestion, bytes]]:
+    """The questions to which a request with that ``body`` has ``given`` answers, with what the server gets. They are
+    open no more.
+    """
+    found = []
+    for key in [key for key in questions if key in given]:
+        span = find(body, ("params", "inputResponses", key))
+        question = questions.pop(key)
+        found.append((question, answered(question, b"{}" if span is None else body[slice(*span)])))
+    return found
+
+
+class CallClock:
+    """Counts the ``seconds`` that a call may take, but for what its client takes; then ``overdue`` is called. It
+    begins at once.
+    """
+
+    def __init__(self, deadlines: Deadlines, seconds: float, overdue: Callable[[], None]) -> None:
+        self._deadlines = deadlines
+        self._left = seconds
+        self._overdue = overdue
+        self.start()
+
+    def start(self) -> None:
+        """Go on."""
+        self._began: float | None = self._deadlines.loop.time()
+        self._deadlines.set(self._overdue, self._left)
+
+    def stop(self) -> None:
+        """Stand still."""
+        if self._began is not None:
+            self._deadlines.drop(self._overdue)
+            self._left -= self._deadlines.loop.time() - self._began
+            self._began = None

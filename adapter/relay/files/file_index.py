@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from adapter.errors import FileGone
-from adapter.relay.row_reads import STALE, RowReads
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
 from adapter.rules.files.quota import HeldFiles, Limits
-from adapter.state.port import ABSENT
+from adapter.state.port import ABSENT, STALE, RowReads
 
 
 @dataclass(slots=True, eq=False)

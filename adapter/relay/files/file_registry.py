@@ -19,11 +19,10 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, FileChanged, FileGone, StorageFailed, StorageFull, StoreUnavailable
 from adapter.files.port import FileStore, OpenFile, StagedFile
 from adapter.relay.background import run_to_completion
-from adapter.relay.files.file_cleanup import FileCleanup
 from adapter.relay.files.file_index import FileIndex, StagedBytes
 from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, NewFile
 from adapter.relay.files.scope_cache import TABLE, ScopeCache
-from adapter.relay.files.storage_total import RENEWAL, ReplicaLeases, StorageTotal
+from adapter.relay.files.storage_total import RENEWAL, FileCleanup, ReplicaLeases, StorageTotal
 from adapter.relay.files.upload_batch import FileLimits, UploadBatch, UploadQueue
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key

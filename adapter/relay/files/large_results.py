@@ -16,7 +16,7 @@ from adapter.errors import AdapterError, BadJson
 from adapter.relay.background import in_turns
 from adapter.relay.files.artifact_capture import ArtifactKeeper
 from adapter.relay.replies import long_value
-from adapter.relay.sessions.client_facts import ClientFact
+from adapter.relay.sessions.session_map import ClientFact
 from adapter.relay.stages import Call, Stage, StageEntry, Stages
 from adapter.relay.tools.catalogue_reader import Offered
 from adapter.rules.calls.rounds import member_of

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from adapter.errors import AdapterError
 from adapter.files.port import OpenFile
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.sessions.client_facts import ClientFact
+from adapter.relay.sessions.session_map import ClientFact
 from adapter.relay.stages import Call, Stage
 from adapter.rules.clients.hosts import host_limit
 from adapter.rules.files.media_types import is_text

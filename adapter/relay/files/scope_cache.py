@@ -18,7 +18,6 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import StoreUnavailable
 from adapter.files.port import FileStore
 from adapter.relay.files.file_index import FileIndex, ScopeFiles
-from adapter.relay.row_reads import STALE
 from adapter.rules.files.file_records import (
     FileKind,
     FileRecord,
@@ -30,6 +29,7 @@ from adapter.rules.files.file_records import (
 )
 from adapter.state.port import (
     ABSENT,
+    STALE,
     Conflict,
     Delete,
     Put,

@@ -9,8 +9,7 @@ from typing import Any
 from adapter.errors import AdapterError
 from adapter.relay.files.artifact_resources import read_result
 from adapter.relay.replies import LARGE, edited, long_value
-from adapter.relay.sessions.client_facts import ClientFact
-from adapter.relay.sessions.session_map import Sessions
+from adapter.relay.sessions.session_map import ClientFact, Sessions
 from adapter.relay.stages import Call, OccasionalStage, Stage
 from adapter.rules.calls.rounds import CAPABILITIES, member_of
 from adapter.rules.clients.hosts import shows_widgets, widget_contents, with_widgets

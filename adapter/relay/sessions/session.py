@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from adapter.errors import AdapterError, LimitReached, UpstreamBroken
-from adapter.relay.row_reads import STALE
 from adapter.rules.access.sessions import SessionRecord, SessionState
-from adapter.state.port import ABSENT
+from adapter.state.port import ABSENT, STALE
 from adapter.wire.ambiguity import may_hold
 from adapter.wire.envelope import Envelope, Kind, failure, parse, read_envelope
 

@@ -16,10 +16,9 @@ from weakref import WeakValueDictionary
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.background import nothing
-from adapter.relay.row_reads import STALE, RowReads
 from adapter.relay.sessions.session import TABLE, UNNAMED, Session
 from adapter.rules.access.sessions import SessionRecord, SessionState
-from adapter.state.port import StoreListener
+from adapter.state.port import STALE, RowReads, StoreListener
 
 KEPT = 900.0
 """Seconds for which a session is known that nobody uses."""

@@ -3,6 +3,8 @@
 The map is data in the state store, and nothing of it is read before it is used. What this process has used lately is
 kept beside it as small objects, so that a call finds its session by one dict look-up; creation and ending are written
 before the answer leaves, last-seen times behind, many at once.
+
+Facts about clients by their own words: of a modern request in itself, else in what opened its session.
 """
 
 from __future__ import annotations
@@ -10,14 +12,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Generic, TypeVar
 
-from adapter.errors import SessionMissing, SessionUnknown, StoreUnavailable
-from adapter.relay.row_reads import STALE
+from adapter.errors import AdapterError, SessionMissing, SessionUnknown, StoreUnavailable
 from adapter.relay.sessions.session import ANY_GUARDED, NONE_GUARDED, TABLE, RequestsInFlight, Session
 from adapter.relay.sessions.session_cache import SessionCache
 from adapter.relay.sessions.session_slots import SessionSlot, SessionSlots
+from adapter.relay.stages import Call
 from adapter.rules.access.sessions import (
     LONGEST_ID,
     TRANSITIONS,
@@ -34,7 +38,9 @@ from adapter.rules.access.sessions import (
     session_key,
     well_formed,
 )
-from adapter.state.port import ABSENT, Conflict, Row, Store
+from adapter.rules.clients.hosts import IN_INITIALIZE, IN_REQUEST, client_info
+from adapter.rules.last_used import LastUsed
+from adapter.state.port import ABSENT, STALE, Conflict, Row, Store
 
 __all__ = ["TABLE", "Session", "SessionLimits", "SessionPlace", "Sessions"]
 
@@ -379,3 +385,49 @@ class Sessions:
     def due(self, record: SessionRecord) -> float | None:
         """When the cleanup is to look at a session, in Unix seconds; None: never."""
         return due(record, self.limits)
+
+
+F = TypeVar("F")
+
+KEPT = 4096
+"""Sessions of which a fact is remembered."""
+
+
+@dataclass(eq=False, repr=False)
+class ClientFact(Generic[F]):
+    """One fact about the client of a call, as ``in_request`` or ``in_initialize`` reads it out of a message. It is
+    ``unknown`` where the session cannot be read.
+    """
+
+    sessions: Sessions
+    in_request: Callable[[bytes], F]
+    in_initialize: Callable[[bytes], F]
+    unknown: F
+    _known: LastUsed[str, F] = field(default_factory=lambda: LastUsed(KEPT), init=False)
+
+    async def of(self, call: Call) -> F:
+        """The fact about this call's client."""
+        if call.modern:
+            return self.in_request(call.envelope.body)
+        key = call.origin.session
+        if key is None:
+            return self.unknown
+        fact = self._known.get(key)
+        if fact is None:
+            session = self.sessions.known(key)
+            if session is None:
+                return self.unknown
+            try:
+                _, record = await self.sessions.record(session)
+            except AdapterError:
+                return self.unknown
+            fact = self.in_initialize(record.handshake.initialize)
+            self._known.put(key, fact)
+        return fact
+
+
+def client_infos(sessions: Sessions) -> ClientFact[Mapping[str, str]]:
+    """The names and versions by which clients introduced themselves."""
+    return ClientFact(
+        sessions, partial(client_info, place=IN_REQUEST), partial(client_info, place=IN_INITIALIZE), {}
+    )

@@ -39,8 +39,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from adapter.relay.background import nothing
-from adapter.relay.tools.catalogue_store import weight
-from adapter.relay.tools.pins import BASELINES, PINS, SEEN, Pin
+from adapter.relay.tools.pins import BASELINES, PINS, SEEN, Pin, weight
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
 from adapter.state.port import Store

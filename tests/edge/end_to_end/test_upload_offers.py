@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.files.upload_status_tool import MOST_WAITING
+from adapter.relay.files.upload_tools import MOST_WAITING
 from adapter.relay.stages import Stage
 from adapter.state.memory import MemoryStore
 from adapter.state.redis.layout import Layout

@@ -17,7 +17,7 @@ from adapter.oauth.grants.grant_requests import GrantLinks
 from adapter.oauth.grants.grant_store import GrantStore
 from adapter.oauth.grants.issuer_finder import GrantConfig, IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal
-from adapter.relay.lease import Lease
+from adapter.relay.cleanup import Lease
 from adapter.rules.access.principals import Caller
 from adapter.settings.servers.upstream_auth import UpstreamAuth
 from adapter.state.memory import MemoryStore

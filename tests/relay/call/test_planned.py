@@ -17,8 +17,7 @@ from adapter.pipeline.call import Context, Forward, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.relay.call.planned import RESTARTED, Plans
-from adapter.relay.call.suspended_plan import NO_TASK
+from adapter.relay.call.planned import NO_TASK, RESTARTED, Plans
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import StageTable

@@ -10,8 +10,8 @@ import pytest
 from structlog import get_logger
 
 from adapter.errors import StoreUnavailable
+from adapter.relay.replicas.registry import EPOCH_TABLE as EPOCH
 from adapter.relay.replicas.registry import TABLE, Replicas, ReplicaTimes, replica_id
-from adapter.relay.replicas.store_epoch import TABLE as EPOCH
 from adapter.rules.access.replicas import decode_replica
 from adapter.state.fallback import FallbackStore
 from adapter.state.memory import MemoryStore

@@ -10,7 +10,6 @@ from collections import Counter
 import pytest
 
 from adapter.errors import SessionUnknown
-from adapter.relay.row_reads import STALE
 from adapter.relay.sessions import session_cache
 from adapter.relay.sessions.session import NONE_GUARDED, TABLE, Session
 from adapter.relay.sessions.session_cache import KEPT, SessionCache
@@ -22,6 +21,7 @@ from adapter.rules.access.sessions import (
     UpstreamSession,
     session_key,
 )
+from adapter.state.port import STALE
 from tests.relay.relaying import Relaying
 from tests.relay.replicating import RESULT, Replicas
 from tests.scripted import ScriptedUpstream

@@ -11,8 +11,7 @@ from adapter.errors import StoreUnavailable
 from adapter.log import get_logger
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import LOOKED_UP, CatalogueCache
-from adapter.relay.tools.catalogue_store import CATALOGUES
-from adapter.relay.tools.pins import DRIFTS, PINS, Pins
+from adapter.relay.tools.pins import CATALOGUES, DRIFTS, PINS, Pins
 from adapter.rules.access.principals import Scope, principal_scope
 from adapter.rules.tools.catalogue import Catalogue, PinRule, catalogue_of
 from adapter.rules.tools.definitions import read_tool

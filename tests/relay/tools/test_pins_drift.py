@@ -10,8 +10,7 @@ import pytest
 
 from adapter.errors import BoundByFile, CatalogueDrifted
 from adapter.relay.tools.catalogue_cache import LOOKED_UP
-from adapter.relay.tools.catalogue_store import CATALOGUES, GRACE
-from adapter.relay.tools.pins import DRIFTS, PINS, PinStatus
+from adapter.relay.tools.pins import CATALOGUES, DRIFTS, GRACE, PINS, PinStatus
 from adapter.rules.access.principals import Caller
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of
 from adapter.rules.tools.definitions import read_tool

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.lease import TABLE, Lease, tidy
+from adapter.relay.cleanup import TABLE, Lease, tidy
 from tests.relay.relaying import Clock
 from tests.state.shared import ReplicaStore, SharedMemory
 from tests.waiting import until

@@ -8,8 +8,8 @@ import pytest
 from structlog import get_logger
 
 from adapter.errors import SessionUnknown
-from adapter.relay.sessions.lost_sessions import LostSessions
 from adapter.relay.sessions.session_map import TABLE
+from adapter.relay.sessions.upstream_sessions import LostSessions
 from adapter.state.fallback import FallbackStore
 from adapter.state.memory import MemoryStore
 from tests.relay.replicating import RESULT, Replica, Replicas, settled

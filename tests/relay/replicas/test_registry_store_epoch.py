@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from adapter.errors import StoreUnavailable
 from adapter.relay.files.scopes import SECRETS, kept_secret
-from adapter.relay.replicas.store_epoch import KEY, TABLE, StoreEpoch
+from adapter.relay.replicas.registry import EPOCH_TABLE, KEY, StoreEpoch
 from adapter.state.memory import MemoryStore
 from tests.state.shared import ReplicaStore, SharedMemory
 
@@ -122,7 +122,7 @@ async def test_words_that_were_missed_are_a_reason_to_look(memory: SharedMemory)
     one.epoch.on_loss.append(noticed.set)
     running = asyncio.create_task(one.epoch.run())
     async with asyncio.timeout(20):
-        while await memory.rows.get(TABLE, KEY) is None:
+        while await memory.rows.get(EPOCH_TABLE, KEY) is None:
             await asyncio.sleep(0)
     one.store.down = True
     memory.rows = MemoryStore()

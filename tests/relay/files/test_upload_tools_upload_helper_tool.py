@@ -14,8 +14,8 @@ import pytest
 from adapter.errors import CredentialRefused, LimitReached, StoreUnavailable
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
-from adapter.relay.files.upload_helper_tool import HelperTool, Offer, definition, workflow
 from adapter.relay.files.upload_offers import MOST_OFFERS, TABLE, UploadOffers
+from adapter.relay.files.upload_tools import HelperTool, Offer, definition, workflow
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import batch_of
 from adapter.settings.storage import Uploads
