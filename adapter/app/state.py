@@ -32,7 +32,7 @@ def build_store(settings: Settings) -> Store:
         return build_redis_store(settings)
     if (path := settings.state_file) is None:
         # Late: most adapters keep their state on disk.
-        from adapter.state.memory import MemoryStore
+        from adapter.state.sqlite import MemoryStore
 
         return MemoryStore()
     return SqliteStore(
@@ -79,7 +79,7 @@ async def kept_store(settings: Settings, *, making: bool = False) -> AsyncIterat
 
     ``making``: create its file if there is none yet. Raises StoreUnavailable.
     """
-    from adapter.state.memory import MemoryStore
+    from adapter.state.sqlite import MemoryStore
 
     kind = settings.state_persistence.type
     # A command that only reads, as in CI, creates no database.

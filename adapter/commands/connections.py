@@ -36,7 +36,7 @@ from adapter.settings.auth import Introspection, OAuth, OAuthIssuer
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem
 from adapter.settings.servers.server import ServerSettings
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from adapter.state.watched import WatchedStore
 from adapter.wire.eras import Era
 from adapter.wire.piecewise import at_once

@@ -15,8 +15,8 @@ from adapter.app.access.grants import SECRET, asks_people, grant_http, grant_ter
 from adapter.app.state import kept_store, sealed_rows
 from adapter.commands.command_parser import failed, load_settings
 from adapter.errors import StoreUnavailable
-from adapter.oauth.grants.client_registry import ClientRegistry
 from adapter.oauth.grants.grant_store import GrantStore, ListedGrant
+from adapter.oauth.grants.issuer_finder import ClientRegistry
 from adapter.oauth.grants.renewal import GrantRenewal
 from adapter.rules.text.unicode import shown
 from adapter.settings.root import Settings

@@ -13,7 +13,7 @@ from adapter.edge import grant_pages
 from adapter.edge.http.request import Branch, Extra, Fields, Names, Request
 from adapter.errors import AdapterError, MessageTooLong, NotFound
 from adapter.oauth.grants.flow import Consent, FlowFailed, GrantFlow
-from adapter.oauth.grants.grant_requests import VALID
+from adapter.oauth.grants.grant_store import VALID
 from adapter.oauth.grants.issuer_finder import PREFIX
 from adapter.rules.access.browser_sessions import cookie_of, origin_of, set_cookie
 from adapter.rules.access.host_and_origin_check import NOSNIFF

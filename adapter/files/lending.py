@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 
 from adapter.errors import StorageFailed, StorageFull
 from adapter.files import areas
+from adapter.files.areas import Root
 from adapter.files.disk import Descriptor, Disk
 from adapter.files.port import SizeAndTime
-from adapter.files.root import Root
 from adapter.rules.files.file_records import Place
 
 KEPT = 4

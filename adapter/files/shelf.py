@@ -26,10 +26,10 @@ from time import monotonic
 from typing import TypeAlias
 
 from adapter.files import areas, capture, sweep
+from adapter.files.areas import Root, RootLock
 from adapter.files.disk import Descriptor, Disk
 from adapter.files.lending import FileCopies
 from adapter.files.port import CaptureLimit, Measure, SizeAndTime, StagedFile
-from adapter.files.root import Root, RootLock
 from adapter.files.staging import Buffers, FileOnDisk, LocalStagedFile
 from adapter.rules.files.file_records import AREAS, Place
 

@@ -12,9 +12,8 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, IssuerUnavailable, Unauthorized
-from adapter.oauth.client_authentication import basic_proof, post_form
-from adapter.oauth.issuer import IssuerTrust, refused
-from adapter.oauth.verified_tokens import Verification
+from adapter.oauth.issuer import IssuerTrust, Verification, refused
+from adapter.oauth.upstream_credentials import basic_proof, post_form
 from adapter.rules.access.token_claims import digest_of, read_object
 from adapter.rules.last_used import LastUsed
 from adapter.settings.auth import Introspection

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from adapter.state import sql
-from adapter.state.memory import MemoryStore
 from adapter.state.port import ABSENT, Change, Conflict, Delete, Put, Row, group_of
+from adapter.state.sqlite import MemoryStore
 
 MOST = 100_000
 """Rows that are known of a store that can be reached, those that were read or written last."""

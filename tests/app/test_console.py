@@ -9,7 +9,7 @@ from adapter.app.base import Base
 from adapter.app.console import BuiltConsole, LazyConsole
 from adapter.edge.http.request import LateBranches
 from adapter.settings.root import Settings
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from adapter.state.watched import WatchedStore
 
 

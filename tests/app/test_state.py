@@ -14,8 +14,7 @@ from adapter.app.state import build_store, refresh, warn_of_unowned
 from adapter.errors import StoreUnavailable
 from adapter.settings.file.load import SettingsError, load
 from adapter.settings.root import Settings
-from adapter.state.memory import MemoryStore
-from adapter.state.sqlite import SqliteStore
+from adapter.state.sqlite import MemoryStore, SqliteStore
 
 SERVER: dict[str, Any] = {"id": "a", "upstream": {"url": "http://127.0.0.1:1/mcp"}}
 

@@ -42,7 +42,7 @@ from adapter.rules.files.filenames import stored_name
 from adapter.rules.files.quota import Limits
 from adapter.settings.core import Core, CorsSettings
 from adapter.settings.storage import Uploads
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from tests.edge.raw import Head, RawClient
 
 MIB = 1024 * 1024

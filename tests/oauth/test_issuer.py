@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 
 from adapter.errors import IssuerUnavailable, Unauthorized
 from adapter.oauth.discovery import issuer_metadata
-from adapter.oauth.issuer import Issuer, IssuerTrust, fetch_keys
-from adapter.oauth.verified_tokens import Verification, VerifiedTokens
+from adapter.oauth.issuer import Issuer, IssuerTrust, Verification, VerifiedTokens, fetch_keys
 from adapter.pipeline.key_set import FRESH, PAUSE, PAUSE_WITHOUT_KEYS, KeySet
 from adapter.settings.auth import OAuthIssuer
 from adapter.upstream.outgoing import IssuerHttp

@@ -19,9 +19,9 @@ from adapter.oauth.obtained_tokens import (
 )
 from adapter.relay.cleanup import Lease
 from adapter.rules.access.grants import Tokens
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Row, Store
 from adapter.state.sealed_rows import SealedRows
+from adapter.state.sqlite import MemoryStore
 from tests.pipeline.issuer import Clock
 
 

@@ -15,7 +15,7 @@ from adapter.rules.access.grants import challenge_of
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.auth import OAuth
 from adapter.settings.console import ConsoleOAuth
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.outgoing import IssuerHttp, token_http
 from tests.oauth.authorization_server import OAUTH, AuthorizationServer
 from tests.pipeline.issuer import NOW

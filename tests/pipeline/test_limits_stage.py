@@ -13,7 +13,7 @@ from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.limits_stage import Concurrency, Rate, RateKey, SharedRate, rate_key
 from adapter.rules.access.principals import Caller
 from adapter.rules.results.outcomes import text_block
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 
 DONE = Outcome({"content": [text_block("done")]})
 

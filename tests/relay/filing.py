@@ -22,8 +22,8 @@ from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from adapter.rules.files.quota import Limits, Policy
 from adapter.settings.storage import Uploads
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Change, Row, Store
+from adapter.state.sqlite import MemoryStore
 from tests.relay.relaying import Clock
 from tests.state.shared import ReplicaStore, SharedMemory
 

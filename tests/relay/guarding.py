@@ -26,8 +26,8 @@ from adapter.relay.tools.tool_lists import ToolLists
 from adapter.rules.access.principals import NOBODY, Caller, principal_scope
 from adapter.rules.tools.catalogue import Catalogue, PinRule
 from adapter.rules.tools.visibility import Policies, hides
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
 from adapter.wire.envelope import dump, parse
 from tests.relay.relaying import Clock, Relaying

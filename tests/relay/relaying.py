@@ -34,8 +34,8 @@ from adapter.rules.access.sessions import (
     SessionTimes,
     UpstreamSession,
 )
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import Upstream
 from adapter.wire.envelope import read_envelope
 from adapter.wire.eras import Era

@@ -15,8 +15,8 @@ from adapter.relay.cleanup import CleanupTask
 from adapter.relay.exchange import ClientResponse as RelayAnswer
 from adapter.relay.sessions.shared_sessions import SharedSessions
 from adapter.settings.core import UpstreamConnections
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import Headers, UpstreamReply, UpstreamRequest, header
 from adapter.wire.eras import Era
 from adapter.wire.sse import encode

@@ -53,8 +53,8 @@ from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
 from adapter.settings.storage import Uploads
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
 from adapter.wire.envelope import parse
 from adapter.wire.signed_urls import artifact_uri, upload_handle

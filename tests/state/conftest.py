@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
-from adapter.state.sqlite import SqliteStore
+from adapter.state.sqlite import MemoryStore, SqliteStore
 from tests.hosted.databases import Server
 from tests.state.redis import servers
 from tests.state.shared import SharedMemory

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from operator import methodcaller
 
 from adapter.errors import StoreUnavailable
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Change, Row, StoreListener
+from adapter.state.sqlite import MemoryStore
 
 Hook = Callable[[str, str], Awaitable[None]]
 """Called with the table and the key of a row before it is read or written; it may wait, or raise StoreUnavailable."""

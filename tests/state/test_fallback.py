@@ -14,9 +14,9 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import StoreUnavailable
 from adapter.state.fallback import KEY, FallbackStore
-from adapter.state.memory import MemoryStore
 from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Delete, Put, Row, StoreListener
 from adapter.state.remembered import LOCAL, HeardChanges, RememberedRows, RowId
+from adapter.state.sqlite import MemoryStore
 from adapter.state.watched import WatchedStore
 from tests.state.shared import ReplicaStore, SharedMemory
 

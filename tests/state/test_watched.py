@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Conflict, Row
+from adapter.state.sqlite import MemoryStore
 from adapter.state.watched import AGAIN, FRESH, LARGEST, SMALLEST, WatchedStore
 
 

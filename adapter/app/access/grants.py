@@ -10,13 +10,10 @@ from adapter.app.state import sealed_rows
 from adapter.edge.grant_routes import GrantRoutes
 from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch
-from adapter.oauth.grants.client_registry import ClientRegistry
-from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.flow import GrantFlow
-from adapter.oauth.grants.grant_requests import GrantLink, GrantLinks, GrantListener
-from adapter.oauth.grants.grant_store import GrantStore
-from adapter.oauth.grants.issuer_finder import GrantConfig, IssuerFinder
-from adapter.oauth.grants.renewal import GrantRenewal
+from adapter.oauth.grants.grant_store import GrantLink, GrantLinks, GrantListener, GrantStore
+from adapter.oauth.grants.issuer_finder import ClientRegistry, GrantConfig, IssuerFinder
+from adapter.oauth.grants.renewal import GrantCredentials, GrantRenewal
 from adapter.relay.call.call_gate import GrantAnswers, GrantGate
 from adapter.relay.cleanup import CleanupTask, Lease
 from adapter.relay.notifications import Notice

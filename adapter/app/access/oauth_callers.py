@@ -16,14 +16,12 @@ from adapter.app.state import sealed_rows
 from adapter.edge.console.sign_in import SignInRoutes
 from adapter.edge.http.access import Guard
 from adapter.edge.http.credentials import BrowserIdentities
-from adapter.oauth.browser_sessions import BrowserSessions
 from adapter.oauth.discovery import issuer_metadata
 from adapter.oauth.grants.issuer_finder import PREFIX as GRANTS
 from adapter.oauth.introspection import OpaqueTokens
-from adapter.oauth.issuer import Issuer, IssuerTrust, fetch_keys
+from adapter.oauth.issuer import Issuer, IssuerTrust, VerifiedTokens, fetch_keys
 from adapter.oauth.port import TokenVerifier
-from adapter.oauth.sign_in import SignIn, SignInConfig
-from adapter.oauth.verified_tokens import VerifiedTokens
+from adapter.oauth.sign_in import BrowserSessions, SignIn, SignInConfig
 from adapter.pipeline.key_set import KeySet
 from adapter.relay.cleanup import CleanupTask
 from adapter.rules.access.browser_sessions import RoleRules

@@ -11,11 +11,16 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.app.access.grants import SECRET
 from adapter.app.state import sealed_rows
-from adapter.oauth import client_authentication
-from adapter.oauth.client_authentication import ClientProof, SignedProof, private_key
 from adapter.oauth.discovery import UpstreamMetadata
 from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
-from adapter.oauth.upstream_credentials import ObtainedCredentials, PassedCredentials
+from adapter.oauth.upstream_credentials import (
+    ClientProof,
+    ObtainedCredentials,
+    PassedCredentials,
+    SignedProof,
+    private_key,
+    proof_of,
+)
 from adapter.relay.cleanup import Lease
 from adapter.rules.access.grants import configured_client
 from adapter.rules.access.resources import ProtectedResource, metadata_paths, resources_below
@@ -42,19 +47,19 @@ def authorized(
         if auth.metadata:
             refusal = challenged_by(_mounts(settings)[entry.id].metadata_url)
         return AuthorizedUpstream(upstream, PassedCredentials(), refusal)
-    prove = proof_of(auth, settings.servers.index(entry))
+    prove = configured_proof(auth, settings.servers.index(entry))
     tell = partial(log.warning, "no token for the upstream", server=entry.id)
     shared = _shared(settings, store, entry) if auth.type == "client_credentials" else None
     credentials = ObtainedCredentials(entry.id, auth, prove, ObtainedTokens(time.time, tell, shared))
     return AuthorizedUpstream(upstream, credentials, refusal_by(entry.id), credentials.close)
 
 
-def proof_of(auth: UpstreamAuth, index: int) -> ClientProof:
+def configured_proof(auth: UpstreamAuth, index: int) -> ClientProof:
     """The adapter's proof to the authorization server. Raises SettingsError for a key that cannot be used."""
     assert auth.client_id is not None, "settings refuse a section without"
     if auth.method != "private_key_jwt":
         client = configured_client(auth.client_id, auth.client_secret, auth.method)
-        return client_authentication.proof_of(client)
+        return proof_of(client)
     assert auth.private_key_file is not None, "settings refuse a section without"
     try:
         key = private_key(auth.private_key_file.read_bytes())
@@ -71,7 +76,7 @@ def check_keys(settings: Settings) -> None:
     """Raise SettingsError for a private key that cannot be used."""
     for index, entry in enumerate(settings.servers):
         if entry.upstream.auth.private_key_file is not None:
-            proof_of(entry.upstream.auth, index)
+            configured_proof(entry.upstream.auth, index)
 
 
 def _shared(settings: Settings, store: Store, entry: ServerSettings) -> SharedTokens | None:

@@ -34,8 +34,8 @@ from adapter.wire.envelope import dump, parse, value_at
 
 if TYPE_CHECKING:
     # Few adapters have any.
-    from adapter.oauth.grants.credentials import GrantCredentials
     from adapter.oauth.grants.grant_store import ListedGrant
+    from adapter.oauth.grants.renewal import GrantCredentials
 
 Look = Callable[[Request, str], Awaitable[object]]
 """Have the adapter list the tools of a server (id) for who makes this request. May raise AdapterError, ToolRefused."""

@@ -11,8 +11,7 @@ from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch, Extra, Names, Request, query_of
 from adapter.edge.http.response import send
 from adapter.errors import AdapterError, OriginRefused
-from adapter.oauth.browser_sessions import BrowserSessions
-from adapter.oauth.sign_in import VALID, SignIn, SignInFailed
+from adapter.oauth.sign_in import VALID, BrowserSessions, SignIn, SignInFailed
 from adapter.rules.access.browser_sessions import TAB_FIELD, is_own_page, is_place
 from adapter.rules.access.principals import name_of
 from adapter.rules.calls.tool_api import HttpOutcome

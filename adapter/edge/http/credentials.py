@@ -20,7 +20,7 @@ from adapter.rules.access.token_claims import VerifiedToken, digest_of
 from adapter.rules.text.unicode import shown
 
 if TYPE_CHECKING:
-    from adapter.oauth.browser_sessions import BrowserSessions
+    from adapter.oauth.sign_in import BrowserSessions
 
 
 CARRIER = "authorization"

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from adapter.errors import AdapterError, AuthorizationFailed, StoreUnavailable
-from adapter.oauth.client_authentication import proof_of, request_tokens
-from adapter.oauth.grants.grant_requests import VALID, BrowserState, GrantLink, GrantLinks
+from adapter.oauth.grants.grant_store import VALID, BrowserState, GrantLink, GrantLinks
 from adapter.oauth.grants.issuer_finder import GrantSource, IssuerFinder
 from adapter.oauth.grants.renewal import GrantRenewal, renewed
+from adapter.oauth.upstream_credentials import proof_of, request_tokens
 from adapter.rules.access.grants import (
     LONGEST_TOKEN,
     Grant,

@@ -18,9 +18,8 @@ from adapter.errors import StoreUnavailable
 from adapter.state.redis.address import RedisServer
 from adapter.state.redis.dialer import NOT_OPEN, ClusterMap, Dialer, LinkLost, code_of, read_map, unavailable
 from adapter.state.redis.layout import Layout
-from adapter.state.redis.link import RedisLink
+from adapter.state.redis.link import RedisLink, RedisSubscription, WordListener
 from adapter.state.redis.scripts import ServerScript
-from adapter.state.redis.subscription import RedisSubscription, WordListener
 
 REDIRECTIONS = 5
 """Attempts for a command that a cluster sends from server to server."""

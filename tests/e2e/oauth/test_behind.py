@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from jwt.algorithms import get_default_algorithms
 
-from adapter.oauth.client_authentication import PrivateKey
+from adapter.oauth.upstream_credentials import PrivateKey
 from tests.e2e.filing import PythonHost, content_of, curl, python_host, said
 from tests.e2e.oauth.authorization_server import authorization_server
 from tests.e2e.oauth.front import protected_adapter

@@ -9,7 +9,7 @@ from adapter.edge.console.status import SessionsAndFiles
 from adapter.rules.access.principals import ANONYMOUS
 from adapter.rules.access.sessions import session_key
 from adapter.settings.root import Settings
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from tests.edge.filing import filing
 
 

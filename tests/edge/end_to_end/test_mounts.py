@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from adapter.app import App
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from tests.edge.mounting import ALL, MountClient, answered, entered, mount, mounted, tooled
 from tests.edge.raw import (
     INITIALIZE,

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from adapter.app import App
 from adapter.relay.mounts.lists import NO_SUCH_CURSOR, SNAPSHOT_SECONDS
 from adapter.rules.mounts.lists import PAGE, TOOLS
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from tests.edge.company import ALICE, AUTH, BOB, RULES, office
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.edge.granting import TOKENS, scene_of

@@ -7,8 +7,8 @@ import asyncio
 import orjson
 
 from adapter.errors import StoreUnavailable
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
+from adapter.state.sqlite import MemoryStore
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
 from tests.edge.raw import INITIALIZE, call_body, error_of, result
 

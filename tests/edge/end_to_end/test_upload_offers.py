@@ -17,10 +17,9 @@ import pytest
 from adapter.errors import StoreUnavailable
 from adapter.relay.files.upload_tools import MOST_WAITING
 from adapter.relay.stages import Stage
-from adapter.state.memory import MemoryStore
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
-from adapter.state.sqlite import SqliteStore
+from adapter.state.sqlite import MemoryStore, SqliteStore
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.end_to_end.test_hosts_without_sessions import stateless
 from tests.edge.file_tools import FORM, READS, form, rpc, text_of

@@ -10,19 +10,16 @@ from dataclasses import dataclass, field
 import pytest
 import structlog
 
-from adapter.oauth.grants.client_registry import ClientRegistry
-from adapter.oauth.grants.credentials import GrantCredentials
 from adapter.oauth.grants.flow import GrantFlow
-from adapter.oauth.grants.grant_requests import GrantLinks
-from adapter.oauth.grants.grant_store import GrantStore
-from adapter.oauth.grants.issuer_finder import GrantConfig, IssuerFinder
-from adapter.oauth.grants.renewal import GrantRenewal
+from adapter.oauth.grants.grant_store import GrantLinks, GrantStore
+from adapter.oauth.grants.issuer_finder import ClientRegistry, GrantConfig, IssuerFinder
+from adapter.oauth.grants.renewal import GrantCredentials, GrantRenewal
 from adapter.relay.cleanup import Lease
 from adapter.rules.access.principals import Caller
 from adapter.settings.servers.upstream_auth import UpstreamAuth
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
 from adapter.state.sealed_rows import SealedRows
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.outgoing import token_http
 from tests.oauth.grants.scripted_issuer import ScriptedIssuer, issuing
 from tests.pipeline.issuer import Clock

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from adapter.oauth.grants.flow import FlowFailed
-from adapter.oauth.grants.grant_requests import LINKS, MOST_STATES, STATES, GrantListener
+from adapter.oauth.grants.grant_store import LINKS, MOST_STATES, STATES, GrantListener
 from tests.oauth.grants.conftest import ALICE, BOB, Cluster, Replica, StartCluster
 
 

@@ -10,8 +10,8 @@ import structlog
 from adapter.errors import AuthorizationFailed, GrantRequired, StoreUnavailable
 from adapter.oauth.grants.grant_store import TABLE
 from adapter.state.fallback import FallbackStore
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
+from adapter.state.sqlite import MemoryStore
 from tests.oauth.grants.conftest import ALICE, StartCluster
 from tests.state.shared import ReplicaStore, SharedMemory
 from tests.waiting import until

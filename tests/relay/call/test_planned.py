@@ -22,7 +22,7 @@ from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.stages import StageTable
 from adapter.rules.results.outcomes import text_block
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from tests.relay.relaying import Relaying, pieces
 from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 

@@ -19,8 +19,8 @@ from adapter.errors import (
     UpstreamUnreachable,
 )
 from adapter.relay.stages import Call
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
+from adapter.state.sqlite import MemoryStore
 from adapter.wire.long_messages import MOST_VALUES
 from adapter.wire.spans import Replace, edit
 from tests.relay.relaying import PARKED_TTL, Relaying, of_tools, pieces, whole

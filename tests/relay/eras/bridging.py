@@ -22,8 +22,8 @@ from adapter.relay.sessions.shared_sessions import SharedSessions
 from adapter.rules.access.principals import ANONYMOUS, Caller
 from adapter.rules.access.sessions import UpstreamSession
 from adapter.settings.core import UpstreamConnections
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Store
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.local.replies import Deadlines
 from adapter.upstream.port import ReadLimit, UpstreamReply, UpstreamRequest, WholeReply
 from adapter.wire.envelope import read_envelope

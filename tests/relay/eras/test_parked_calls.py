@@ -11,7 +11,7 @@ import pytest
 from adapter.errors import CallLost, RequestStateRefused, UpstreamBroken
 from adapter.relay.eras.parked_calls import CALL_BYTES, ParkedCalls
 from adapter.relay.files.rounds import RoundLimits
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from adapter.wire.sse import encode
 from tests.relay.eras.bridging import (
     ANONYMOUS,

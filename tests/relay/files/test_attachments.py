@@ -18,7 +18,7 @@ from adapter.relay.stages import Call, CallOrigin, Withdrawn
 from adapter.rules.files.attached_files import parameter_of
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.settings.storage import Uploads
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import Download, DownloadFailed
 from adapter.wire.envelope import Envelope, read_envelope
 from tests.relay.filing import ALICE, Filing

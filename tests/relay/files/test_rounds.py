@@ -18,7 +18,7 @@ from adapter.relay.files.upload_consumer import Delivery
 from adapter.rules.access.principals import principal_scope
 from adapter.rules.calls.rounds import STATES_KEPT
 from adapter.rules.files.file_records import FileKind, Place
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import UpstreamRequest
 from adapter.wire.signed_urls import parameters, upload_handle
 from tests.relay.filing import SteppedStore, Steps

@@ -12,7 +12,7 @@ from adapter.relay.files.scopes import TABLE, Scopes
 from adapter.relay.sessions.session_map import Session
 from adapter.rules.access.principals import Scope
 from adapter.rules.access.sessions import SessionState, session_key
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from tests.relay.relaying import Clock, Relaying
 from tests.scripted import ScriptedUpstream
 from tests.state.shared import SharedMemory

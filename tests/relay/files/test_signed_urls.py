@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import CredentialRefused
 from adapter.relay.files.signed_urls import TABLE, Credentials
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from adapter.wire.signed_urls import parameters
 from tests.relay.relaying import Clock
 

@@ -19,8 +19,8 @@ from adapter.relay.files.upload_tools import HelperTool, Offer, definition, work
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import batch_of
 from adapter.settings.storage import Uploads
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
+from adapter.state.sqlite import MemoryStore
 from tests.relay.relaying import Clock, Relaying, of_tools, whole
 from tests.relay.tooling import BASE, META, parsed
 from tests.scripted import ScriptedUpstream

@@ -25,7 +25,7 @@ from adapter.relay.server import Timeouts
 from adapter.relay.stages import Call, StageTable
 from adapter.rules.access.principals import Caller
 from adapter.rules.access.sessions import session_key
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import ReadLimit, UpstreamReply, UpstreamRequest, WholeReply, header
 from adapter.wire.eras import Era
 from tests.relay.relaying import Relaying, of_tools

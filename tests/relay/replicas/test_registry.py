@@ -14,8 +14,8 @@ from adapter.relay.replicas.registry import EPOCH_TABLE as EPOCH
 from adapter.relay.replicas.registry import TABLE, Replicas, ReplicaTimes, replica_id
 from adapter.rules.access.replicas import decode_replica
 from adapter.state.fallback import FallbackStore
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
+from adapter.state.sqlite import MemoryStore
 from tests.state.shared import ReplicaStore, SharedMemory
 from tests.waiting import until
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from adapter.errors import StoreUnavailable
 from adapter.relay.files.scopes import SECRETS, kept_secret
 from adapter.relay.replicas.registry import EPOCH_TABLE, KEY, StoreEpoch
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from tests.state.shared import ReplicaStore, SharedMemory
 
 

@@ -21,8 +21,8 @@ from adapter.rules.access.sessions import (
     SessionTimes,
     UpstreamSession,
 )
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
 from tests.relay.relaying import Relaying
 from tests.scripted import ScriptedAnswer, ScriptedReply, ScriptedUpstream

@@ -10,7 +10,7 @@ import pytest
 
 from adapter.errors import SessionUnknown
 from adapter.relay.exchange import ClientRequest
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import UpstreamReply, header
 from tests.relay.relaying import INITIALIZE, whole
 from tests.relay.sharing import (

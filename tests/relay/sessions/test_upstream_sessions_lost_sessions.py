@@ -11,7 +11,7 @@ from adapter.errors import SessionUnknown
 from adapter.relay.sessions.session_map import TABLE
 from adapter.relay.sessions.upstream_sessions import LostSessions
 from adapter.state.fallback import FallbackStore
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from tests.relay.replicating import RESULT, Replica, Replicas, settled
 from tests.relay.sharing import LiveUpstream, client, sharing
 from tests.state.shared import SharedMemory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from tests.relay.guarding import CLICK, Shop
 
 

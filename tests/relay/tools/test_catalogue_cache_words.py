@@ -19,7 +19,7 @@ from adapter.relay.tools.catalogue_cache import (
 )
 from adapter.relay.tools.pins import BASELINES, PINS, SEEN
 from adapter.rules.access.principals import Scope
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from tests.relay.guarding import CHANGED as LIST_CHANGED
 from tests.relay.guarding import CLICK, EVIL, SHOOT, Guarded, Refused, Shop, guarded
 from tests.relay.relaying import Clock

@@ -10,8 +10,8 @@ import pytest
 from adapter.relay.tools.pins import PINS
 from adapter.rules.access.principals import Caller, session_scope
 from adapter.rules.access.sessions import session_key
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Row
+from adapter.state.sqlite import MemoryStore
 from tests.relay.guarding import CLICK, EVIL, SHOOT, Guarded, Shop, guarded
 
 WARNING = "[Warning"

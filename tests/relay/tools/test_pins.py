@@ -15,8 +15,8 @@ from adapter.relay.tools.pins import CATALOGUES, DRIFTS, PINS, Pins
 from adapter.rules.access.principals import Scope, principal_scope
 from adapter.rules.tools.catalogue import Catalogue, PinRule, catalogue_of
 from adapter.rules.tools.definitions import read_tool
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Row, Store
+from adapter.state.sqlite import MemoryStore
 from tests.relay.relaying import Clock
 
 SCOPE = Scope("scope", "")

@@ -15,7 +15,7 @@ from adapter.rules.access.principals import Caller
 from adapter.rules.tools.catalogue import Catalogue, catalogue_of
 from adapter.rules.tools.definitions import read_tool
 from adapter.rules.tools.drift import MOST, RememberedDrift
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from tests.relay.guarding import (
     CLICK,
     EVIL,

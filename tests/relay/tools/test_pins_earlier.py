@@ -15,7 +15,7 @@ from adapter.rules.tools.catalogue import catalogue_of
 from adapter.rules.tools.definitions import Tool, read_tool
 from adapter.rules.tools.drift import DriftSighting, DriftSummary
 from adapter.rules.tools.visibility import Policies
-from adapter.state.memory import MemoryStore
+from adapter.state.sqlite import MemoryStore
 from adapter.wire.envelope import dump
 from tests.relay.guarding import SHOOT, Guarded, Json, Shop, guarded, listed
 

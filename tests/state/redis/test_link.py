@@ -17,8 +17,7 @@ from redis.exceptions import ResponseError
 from adapter.errors import StoreUnavailable
 from adapter.state.redis.address import RedisAddress, RedisServer
 from adapter.state.redis.dialer import Dialer, LinkConnection, LinkLost
-from adapter.state.redis.link import RedisLink
-from adapter.state.redis.subscription import RedisSubscription, WordListener
+from adapter.state.redis.link import RedisLink, RedisSubscription, WordListener
 from tests.waiting import until
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

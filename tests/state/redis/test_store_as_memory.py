@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapter.state.memory import MemoryStore
 from adapter.state.port import Change, Conflict, Delete, Put, Store, TableFull
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
+from adapter.state.sqlite import MemoryStore
 from tests.hosted.databases import Server
 from tests.state.redis import servers
 

@@ -8,8 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from adapter.errors import AuthorizationFailed
-from adapter.oauth.grants.client_registry import ClientRegistry
-from adapter.oauth.grants.issuer_finder import GrantConfig
+from adapter.oauth.grants.issuer_finder import ClientRegistry, GrantConfig
 from adapter.rules.access.authorization_servers import ServerMetadata
 from adapter.rules.access.grants import OAuthClient
 from adapter.settings.servers.upstream_auth import UpstreamAuth

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from adapter.errors import Unauthorized
-from adapter.oauth.browser_sessions import BrowserSessions
+from adapter.oauth.sign_in import BrowserSessions
 from adapter.rules.access.browser_sessions import BrowserSession
-from adapter.state.memory import MemoryStore
 from adapter.state.sealed_rows import StoreSeal
+from adapter.state.sqlite import MemoryStore
 
 ADA = BrowserSession("ada@https://a.example:1", frozenset({"mcp"}), {"groups": ["staff"]}, 1000.0)
 

@@ -9,8 +9,7 @@ import structlog
 
 from adapter.app.access.oauth_callers import Clocks, build_verifier
 from adapter.errors import Unauthorized
-from adapter.oauth.port import TokenVerifier
-from adapter.oauth.verified_tokens import (
+from adapter.oauth.issuer import (
     LONGEST_TOKEN,
     MOST_BYTES,
     MOST_TOKENS,
@@ -18,6 +17,7 @@ from adapter.oauth.verified_tokens import (
     Verification,
     VerifiedTokens,
 )
+from adapter.oauth.port import TokenVerifier
 from adapter.pipeline.key_set import SigningKey
 from adapter.rules.access.token_claims import VerifiedToken
 from adapter.settings.auth import OAuth

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from adapter.oauth.client_authentication import (
+from adapter.oauth.upstream_credentials import (
     ASSERTION_TYPE,
     SignedProof,
     algorithm_of,
