@@ -14,16 +14,14 @@ from adapter.app.core import Core
 from adapter.app.file_keeping import build_registry, build_shelf, takes_uploads
 from adapter.app.files import FileSecrets
 from adapter.app.state import sealed_rows
-from adapter.edge.api.auth_hook import AuthHook
 from adapter.edge.api.routes import ServerRoutes
 from adapter.edge.api.server_catalogue import NewsStreams, ServerCatalogue
 from adapter.edge.api.server_tools import Callers, ServerTools
-from adapter.edge.api.tool_api import ApiOptions, ToolApi
+from adapter.edge.api.tool_api import ApiOptions, AuthHook, ToolApi
 from adapter.edge.console.activity import Activity
 from adapter.edge.console.data import Connections, ConsoleData, ConsoleFacts, ConsoleGrants, ConsoleTopics
 from adapter.edge.console.page_files import PageFiles, ServedPaths, document, pages
-from adapter.edge.console.sessions import OpenSessions
-from adapter.edge.console.status import ServerFacts, ServerStatus, SessionsAndFiles, Viewers
+from adapter.edge.console.status import OpenSessions, ServerFacts, ServerStatus, SessionsAndFiles, Viewers
 from adapter.edge.http.request import Request
 from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid

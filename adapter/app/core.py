@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from adapter.app.access.oauth_callers import BrowserSignIn
     from adapter.app.hosted import HostedTools
     from adapter.app.replicas import ReplicaService
-    from adapter.edge.spans import ServerSpans
+    from adapter.edge.telemetry import ServerSpans
     from adapter.files.audit_log import AuditLog
     from adapter.relay.call.audit_trail import AuditTrail
     from adapter.relay.call.observed import OperationCounts
@@ -98,7 +98,7 @@ class Core(Base):
         """Build the spans of what clients ask; None where none are recorded."""
         if self.telemetry is None:
             return None
-        from adapter.edge.spans import ServerSpans
+        from adapter.edge.telemetry import ServerSpans
 
         return ServerSpans(self.telemetry.tracing)
 

@@ -13,8 +13,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter import log
 from adapter.app.core import Core
-from adapter.edge.http.access import Guard
-from adapter.edge.http.credentials import AccessTokens
+from adapter.edge.http.access import AccessTokens, Guard
 from adapter.edge.http.request import Branch, LateBranches
 from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.public_documents import landing_page, metadata_branch

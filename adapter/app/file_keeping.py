@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from adapter.app.base import Base, SessionStack
 from adapter.app.files import FileSecrets
-from adapter.edge.files.downloads import DownloadRoute
-from adapter.edge.files.ownership import Claims
+from adapter.edge.files.downloads import Claims, DownloadRoute
 from adapter.edge.files.uploads import UploadRoute
 from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch
@@ -156,7 +155,7 @@ class KeptFiles(FileSecrets):
         if tracing is None:
             return routes
         # Late: few ask for traces.
-        from adapter.edge.spans import traced
+        from adapter.edge.telemetry import traced
 
         return tuple(traced(routes, tracing))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from adapter.app.modern_clients import BridgesForModernClients
     from adapter.app.replicas import ReplicaService
     from adapter.relay.sessions.shared_sessions import SharedSessions
-    from adapter.upstream.stdio.supervisor import Supervisor
+    from adapter.upstream.stdio.supervisor_link import Supervisor
 
 START_COOLDOWN = 1.0
 """Seconds between two looks at an upstream that has not been there yet: it is probably just starting."""
@@ -63,7 +63,7 @@ class Upstreams:
     def processes(self) -> Supervisor:
         """What starts the processes of all servers over stdio."""
         # Late: most servers are reached over a network.
-        from adapter.upstream.stdio.supervisor import Supervisor
+        from adapter.upstream.stdio.supervisor_link import Supervisor
 
         return Supervisor(self.base.log)
 
@@ -291,7 +291,7 @@ def _over_http(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach
 def _over_sse(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach]:
     # Late: few servers speak the transport of 2024.
     from adapter.upstream.local.upstream import LocalUpstream
-    from adapter.upstream.sse.server import SseServer
+    from adapter.upstream.sse.session import SseServer
     from adapter.upstream.sse.stream import SseAddress
 
     core, http = made.base.settings.core, _http(made, entry)

@@ -16,19 +16,19 @@ from adapter.pipeline.call import CallClient, PlannedCall, Say, say_nothing
 from adapter.pipeline.failures import CallRefused
 from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.upstream.local.events import EventStream
-from adapter.upstream.local.messages import (
+from adapter.upstream.local.port import LocalHead, LocalRequest
+from adapter.upstream.local.portable import PortableSessions
+from adapter.upstream.local.replies import (
     INTERNAL_ERROR,
     SERVER_INFO_KEY,
     LocalAnswer,
+    PendingReply,
     RpcRefused,
     notification,
     refusal,
     require_version,
     result,
 )
-from adapter.upstream.local.port import LocalHead, LocalRequest
-from adapter.upstream.local.portable import PortableSessions
-from adapter.upstream.local.replies import PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, Envelope
 from adapter.wire.eras import LEGACY_VERSIONS, MODERN_VERSIONS, Era

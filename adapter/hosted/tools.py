@@ -12,9 +12,8 @@ from adapter.pipeline.call import CallClient, CallTime, PlannedCall
 from adapter.pipeline.failures import Outcome
 from adapter.pipeline.plan import GRACE, ToolPlan
 from adapter.rules.calls.input_schemas import DeclaredInputs
-from adapter.upstream.local.messages import LocalAnswer, notification
 from adapter.upstream.local.port import ProgressToken
-from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.replies import LocalAnswer, PendingReply, notification
 
 Work = Callable[[PlannedCall], Awaitable[Outcome]]
 """What a tool does with arguments that fit. Raises StageFailed."""

@@ -16,11 +16,9 @@ from typing import Any, cast
 import httptools
 
 from adapter.errors import AdapterError, UpstreamBroken
-from adapter.upstream.known_answers import KnownAnswers
-from adapter.upstream.limits import ExchangeLimit, scarce
 from adapter.upstream.port import dropped, silent
-from adapter.upstream.reply import PAUSE_ABOVE, HttpReply, again
-from adapter.upstream.timeouts import ReadTimer
+from adapter.upstream.reply import PAUSE_ABOVE, HttpReply, KnownAnswers, again
+from adapter.upstream.timeouts import ExchangeLimit, ReadTimer, scarce
 
 HEAD_LIMIT = 64 * 1024
 """Bytes an answer's head, with every interim answer before it, may take."""

@@ -20,10 +20,10 @@ from urllib.parse import quote, urlsplit
 from adapter.errors import BadRequest, UpstreamUnanswered, UpstreamUnreachable
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.connection import Connection, NoAnswerError, NotSentError
-from adapter.upstream.known_answers import KnownAnswers
-from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.pool import LONG_CALL, Pool, closed
 from adapter.upstream.port import CALL, STREAM, ConnectionUse, UpstreamReply, UpstreamRequest, unreachable
+from adapter.upstream.reply import KnownAnswers
+from adapter.upstream.timeouts import ExchangeLimit
 from adapter.wire.repeated_head import content_length
 from adapter.wire.signed_urls import is_query
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from adapter.errors import UpstreamUnreachable
 from adapter.upstream.connection import Connection
-from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.port import unreachable
+from adapter.upstream.timeouts import ExchangeLimit
 
 Open = Callable[[Callable[[Connection], None], Callable[[Connection], None]], Awaitable[Connection]]
 """Opens a connection that calls the first function when it is free again and the second when it is gone."""

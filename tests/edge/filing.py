@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 import orjson
 
-from adapter.edge.files.downloads import DownloadRoute
-from adapter.edge.files.ownership import Claims
+from adapter.edge.files.downloads import Claims, DownloadRoute
 from adapter.edge.files.uploads import UploadRoute
 from adapter.edge.http.access import Guard
 from adapter.edge.http.listener import Listener

@@ -10,11 +10,10 @@ from typing import Any
 
 import orjson
 
-from adapter.edge.api.auth_hook import AuthHook, Hook
 from adapter.edge.api.routes import ServerRoutes
 from adapter.edge.api.server_catalogue import NewsStreams, ServerCatalogue
 from adapter.edge.api.server_tools import Callers, ServerTools
-from adapter.edge.api.tool_api import ApiOptions, ToolApi
+from adapter.edge.api.tool_api import ApiOptions, AuthHook, Hook, ToolApi
 from adapter.edge.console.page_files import ServedPaths, document
 from adapter.edge.http.access import Bases, Guard
 from adapter.edge.http.listener import Listener

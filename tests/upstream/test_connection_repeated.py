@@ -10,8 +10,8 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from adapter.upstream.connection import Connection
-from adapter.upstream.known_answers import KINDS, KnownAnswers
 from adapter.upstream.port import UpstreamReply
+from adapter.upstream.reply import KINDS, KnownAnswers
 
 
 class Wire(asyncio.Transport):

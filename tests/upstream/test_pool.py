@@ -10,9 +10,9 @@ import pytest
 from adapter.errors import LimitReached, UpstreamUnanswered, UpstreamUnreachable
 from adapter.upstream.connection import KEPT_SECONDS, Connection, kept_for
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.limits import ExchangeLimit
 from adapter.upstream.pool import Pool
 from adapter.upstream.port import Purpose, UpstreamRequest
+from adapter.upstream.timeouts import ExchangeLimit
 from tests.upstream.raw_peer import GET, OK, PATIENCE, PING, POST, Peer, Site, answer_all, body_of, sent
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

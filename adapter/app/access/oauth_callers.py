@@ -14,8 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.app.base import Base
 from adapter.app.state import sealed_rows
 from adapter.edge.console.sign_in import SignInRoutes
-from adapter.edge.http.access import Guard
-from adapter.edge.http.credentials import BrowserIdentities
+from adapter.edge.http.access import BrowserIdentities, Guard
 from adapter.oauth.discovery import issuer_metadata
 from adapter.oauth.grants.issuer_finder import PREFIX as GRANTS
 from adapter.oauth.introspection import OpaqueTokens

@@ -21,7 +21,7 @@ from adapter.edge.http.buffers import RequestBuffers
 from adapter.edge.http.limits import ConnectionLimit, Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Branch
-from adapter.edge.metrics import RequestMetrics, metrics_branch, metrics_handler
+from adapter.edge.telemetry import RequestMetrics, metrics_branch, metrics_handler
 from adapter.relay.call.observed import OperationCounts, ServerOperations
 from adapter.relay.stages import StageTable
 from adapter.relay.tools.tool_guard import ToolGuard
@@ -37,9 +37,8 @@ from adapter.settings.servers.server import ServerSettings
 from adapter.state.fallback import FallbackStore
 from adapter.telemetry.metric_registry import MetricRegistry, Scrape, scraped
 from adapter.telemetry.worker_values import values_of_this_process
-from adapter.upstream.observed import ObservedUpstream, SentCounts
+from adapter.upstream.observed import ObservedUpstream, OutgoingSpans, SentCounts
 from adapter.upstream.port import Upstream
-from adapter.upstream.tracing import OutgoingSpans
 
 if TYPE_CHECKING:
     from adapter.app.core import Core

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, TypedDict
 from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
-from adapter.edge.api.auth_hook import AuthHook, Hook
 from adapter.edge.api.routes import NAME, ROUTES, ApiRoute
-from adapter.edge.api.tool_api import ApiOptions, ApiResult, Tell, ToolApi
+from adapter.edge.api.tool_api import ApiOptions, ApiResult, AuthHook, Hook, Tell, ToolApi
 from adapter.edge.console.page_files import PageFiles
 from adapter.edge.http.aiohttp_bridge import Act, HostRequest, answered
 from adapter.edge.http.bodies import TERMS, BodyLimits, ClientGone

@@ -24,7 +24,7 @@ from adapter.rules.text.unicode import shown
 
 if TYPE_CHECKING:
     # Late: few ask for traces.
-    from adapter.edge.spans import ServerSpans
+    from adapter.edge.telemetry import ServerSpans
 
 NAME = "{name}"
 """The one part of a path that may hold slashes, for names of tools may."""

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import orjson
 
+from adapter.edge.files.downloads import Claims
 from adapter.edge.files.multipart import Event, FileBegins, Form, Mark, boundary_of
-from adapter.edge.files.ownership import Claims
 from adapter.edge.http.bodies import Body
 from adapter.edge.http.request import Branch, Extra, Names, Request, SignedBranch, query_of, takes_html
 from adapter.errors import (

@@ -13,17 +13,21 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from adapter.edge.http.bodies import Body, BodyLimits, ClientGone
-from adapter.edge.http.body_socket import LARGE, BodySocket
-from adapter.edge.http.heads import RequestHead
-from adapter.edge.http.limits import ConnectionLimit, ConnectionTimers, Handler, Patience, has_arrived
+from adapter.edge.http.bodies import LARGE, Body, BodyLimits, BodySocket, ClientGone
+from adapter.edge.http.limits import (
+    AT_ONCE,
+    ConnectionLimit,
+    ConnectionTimers,
+    Handler,
+    Patience,
+    has_arrived,
+)
 from adapter.edge.http.parser import Refusal, RequestStream
-from adapter.edge.http.request import Request, Sendable
+from adapter.edge.http.request import Request, RequestHead, Sendable
 from adapter.edge.http.response import HttpAnswer, send_file
-from adapter.edge.http.turns import AT_ONCE
 from adapter.errors import ConnectionsTaken
 from adapter.rules.access.host_and_origin_check import NOSNIFF
-from adapter.upstream.limits import scarce
+from adapter.upstream.timeouts import scarce
 
 PIPELINE_LIMIT = 8
 """Requests that may wait behind the one being answered before reading stops."""

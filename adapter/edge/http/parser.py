@@ -10,8 +10,7 @@ from typing import Any
 import httptools
 
 from adapter.edge.http.bodies import Body, BodyLimits
-from adapter.edge.http.heads import COMMON_AT_MOST, CommonHeads, HeadKey, KnownHead, RequestHead
-from adapter.edge.http.request import Fields
+from adapter.edge.http.request import COMMON_AT_MOST, CommonHeads, Fields, HeadKey, KnownHead, RequestHead
 from adapter.relay.background import nothing
 from adapter.rules.access.host_and_origin_check import same_authority
 from adapter.wire.repeated_head import LONGEST, RepeatedHead

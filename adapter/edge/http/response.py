@@ -14,8 +14,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 
-from adapter.edge.http.bodies import Body, ClientGone
-from adapter.edge.http.body_socket import until_ready
+from adapter.edge.http.bodies import Body, ClientGone, until_ready
 from adapter.edge.http.request import Extra, Request, Sendable
 from adapter.errors import AdapterError, Unauthorized
 from adapter.rules.access.headers import SharedFields

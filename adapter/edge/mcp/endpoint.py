@@ -41,7 +41,7 @@ from adapter.wire.eras import LEGACY, MODERN, Era
 
 if TYPE_CHECKING:
     # Late: few servers ask people for grants, and few operators for traces.
-    from adapter.edge.spans import ServerSpans
+    from adapter.edge.telemetry import ServerSpans
     from adapter.relay.call.call_gate import GrantAnswers
 
 LONGEST_NAME = 128

@@ -41,9 +41,8 @@ from adapter.rules.eras.questions import (
     way_of,
 )
 from adapter.upstream.local.events import BOUNDS, StreamBounds
-from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.port import LocalRequest
-from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.replies import LocalAnswer, PendingReply
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, never
 from adapter.wire.envelope import NO_VERSION, REQUEST, Envelope, answers, dump
 from adapter.wire.shared_ids import CANCELLED, PROGRESS, about, named

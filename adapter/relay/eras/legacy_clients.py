@@ -32,12 +32,10 @@ from adapter.rules.eras.modern_server import (
     subscription,
 )
 from adapter.settings.storage import SessionsSettings
-from adapter.upstream.local.correlation import BOUNDS, MOST_ABANDONED
-from adapter.upstream.local.messages import LocalAnswer, RpcRefused, result
+from adapter.upstream.local.correlation import BOUNDS, MOST_ABANDONED, RequestUnderWay
 from adapter.upstream.local.port import LocalHead, LocalRequest
-from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.replies import LocalAnswer, PendingReply, RpcRefused, result
 from adapter.upstream.local.sessions import LocalSession
-from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.port import Upstream
 from adapter.wire.envelope import (
     INVALID_PARAMS,

@@ -37,9 +37,8 @@ from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.rules.calls.rounds import ASKING
 from adapter.rules.eras.legacy_server import error_code, legacy_fields, modern_response
 from adapter.rules.eras.questions import HELD_CAPABILITIES, URL_REQUIRED, input_required, links_in
-from adapter.upstream.local.messages import LocalAnswer, status_of
 from adapter.upstream.local.port import LocalRequest
-from adapter.upstream.local.replies import Deadlines
+from adapter.upstream.local.replies import Deadlines, LocalAnswer, status_of
 from adapter.upstream.port import InitializeRequest, ReadLimit, Share, Upstream, UpstreamRequest
 from adapter.wire.envelope import answers, dump, parse
 from adapter.wire.eras import Era

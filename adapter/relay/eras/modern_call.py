@@ -24,10 +24,9 @@ from adapter.rules.eras.modern_server import (
     request_of,
 )
 from adapter.settings.storage import SessionsSettings
-from adapter.upstream.local.correlation import BOUNDS
-from adapter.upstream.local.messages import LocalAnswer
+from adapter.upstream.local.correlation import BOUNDS, RequestUnderWay
 from adapter.upstream.local.port import LocalRequest
-from adapter.upstream.local.under_way import RequestUnderWay
+from adapter.upstream.local.replies import LocalAnswer
 from adapter.wire.envelope import Envelope, dump
 from adapter.wire.scan import find
 from adapter.wire.shared_ids import with_id

@@ -30,9 +30,15 @@ from adapter.rules.eras.legacy_server import (
 )
 from adapter.rules.eras.questions import owner_of
 from adapter.upstream.local.events import BOUNDS
-from adapter.upstream.local.messages import LocalAnswer, RpcRefused, refusal, require_version, result
 from adapter.upstream.local.port import LocalHead, LocalRequest
-from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.replies import (
+    LocalAnswer,
+    PendingReply,
+    RpcRefused,
+    refusal,
+    require_version,
+    result,
+)
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest

@@ -23,8 +23,8 @@ from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.access.headers import Field, SharedFields
 from adapter.rules.calls.arguments import ANNOTATION, NO_HEADERS, Headers, headers_of
 from adapter.rules.eras.modern_server import MODERN_VERSION, own_request
-from adapter.upstream.local.messages import LocalAnswer
 from adapter.upstream.local.port import LocalHead
+from adapter.upstream.local.replies import LocalAnswer
 from adapter.upstream.port import STREAM, Upstream, UpstreamReply, UpstreamRequest, always
 from adapter.upstream.port import Headers as Fields
 from adapter.wire.envelope import Envelope, dump, parse, value_at

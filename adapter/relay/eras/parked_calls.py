@@ -18,9 +18,8 @@ from adapter.rules.eras.legacy_server import CAPABILITIES_KEY, LEVEL_KEY, severi
 from adapter.rules.eras.questions import CallState, LegacyQuestion, answered, read_state, ways
 from adapter.rules.last_used import LastUsed
 from adapter.state.port import Store
-from adapter.upstream.local.messages import RpcRefused
 from adapter.upstream.local.port import LocalRequest, ProgressToken
-from adapter.upstream.local.replies import Deadlines
+from adapter.upstream.local.replies import Deadlines, RpcRefused
 from adapter.wire.envelope import INVALID_PARAMS
 from adapter.wire.spans import find
 

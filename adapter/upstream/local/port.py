@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from adapter.rules.access.principals import Caller
 from adapter.upstream.local.events import EventStream
-from adapter.upstream.local.messages import LocalAnswer
-from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.replies import LocalAnswer, PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.port import Fields, UpstreamRequest
 from adapter.wire.envelope import Envelope

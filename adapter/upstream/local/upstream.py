@@ -19,15 +19,17 @@ from adapter.errors import (
 )
 from adapter.rules.access.headers import SharedFields
 from adapter.upstream.local.events import EventStream
-from adapter.upstream.local.messages import (
+from adapter.upstream.local.port import LocalHead, LocalRequest, LocalServer
+from adapter.upstream.local.replies import (
     CAPABILITIES_KEY,
     JSON,
+    Deadlines,
     LocalAnswer,
+    PendingReply,
     RpcRefused,
     refusal,
+    whole,
 )
-from adapter.upstream.local.port import LocalHead, LocalRequest, LocalServer
-from adapter.upstream.local.replies import Deadlines, PendingReply, whole
 from adapter.upstream.local.sessions import LocalSession
 from adapter.upstream.port import Fields, Headers, UpstreamReply, UpstreamRequest, WholeReply, fields_of
 from adapter.wire.envelope import INVALID_PARAMS, Batch, Envelope, Kind, envelope_of, failure, parse

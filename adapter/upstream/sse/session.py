@@ -1,4 +1,7 @@
-"""One session with an SSE server: a client's requests, sent by POST and answered on the line that comes back."""
+"""One session with an SSE server: a client's requests, sent by POST and answered on the line that comes back.
+
+An SSE server behind a LocalUpstream: its sessions, each with a stream of its own.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,21 @@ from adapter.errors import (
     AdapterError,
     AnswerTooLarge,
     BadJson,
+    BadRequest,
     SessionUnknown,
     UpstreamBroken,
     UpstreamRefused,
     UpstreamSilent,
 )
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.local.correlation import Correlation
-from adapter.upstream.local.messages import LocalAnswer, notification
+from adapter.upstream.local.correlation import BOUNDS, Correlation, RequestUnderWay
 from adapter.upstream.local.port import LocalHead, LocalRequest
-from adapter.upstream.local.replies import PendingReply
-from adapter.upstream.local.sessions import LocalSession
-from adapter.upstream.local.under_way import RequestUnderWay
+from adapter.upstream.local.replies import LocalAnswer, PendingReply, notification
+from adapter.upstream.local.sessions import LocalSession, LocalSessions
 from adapter.upstream.port import UpstreamRequest, dropped
-from adapter.upstream.sse.line import SseLine
-from adapter.upstream.sse.stream import SseAddress, StreamRefusedError, post
-from adapter.wire.envelope import Envelope
+from adapter.upstream.sse.stream import SseAddress, SseLine, StreamRefusedError, post
+from adapter.wire.envelope import Envelope, failure
+from adapter.wire.eras import Era
 from adapter.wire.line_messages import LineMessage, agreed_version, messages_of
 from adapter.wire.shared_ids import CANCELLED
 
@@ -254,3 +256,62 @@ class SseSession:
         if tasks := (*self._posts.values(), *self._cancellations):
             await asyncio.wait(tasks)
         await self._line.closed()
+
+
+# A dual-era client takes 400 without an error code of the modern era for a legacy server, and initializes. With the
+# code of an unsupported version it would go on in the modern era (MCP 2026-07-28, "Versioning").
+_LEGACY_ONLY = (
+    "This upstream server speaks the HTTP+SSE transport, which has legacy versions only: send initialize."
+)
+
+
+class SseServer:
+    """A LocalServer whose sessions are streams of the server at ``address``.
+
+    ``most`` is the limit of the streams of ``address``, so one more session is refused before any other has to go.
+    """
+
+    reads_params = False
+
+    def __init__(self, address: SseAddress, log: FilteringBoundLogger, most: int) -> None:
+        self.sessions = LocalSessions(2 * most, self._ended, BOUNDS)
+        self._address = address
+        self._log = log
+        self._streams: dict[LocalSession, SseSession] = {}
+
+    def __repr__(self) -> str:
+        return f"<SseServer: {len(self._streams)} sessions>"
+
+    def answer(self, request: LocalRequest) -> LocalAnswer | PendingReply:
+        """See LocalServer."""
+        if request.head.era is Era.MODERN:
+            return LocalAnswer(failure(BadRequest(_LEGACY_ONLY), request.id_bytes), BadRequest.http)
+        if request.session is not None:
+            return self._of(request.session).call(request)
+        local = self.sessions.open("")
+        session = self._streams[local] = SseSession(self._address, self._log, local)
+        return session.open(request)
+
+    async def observe(self, envelope: Envelope, session: LocalSession, head: LocalHead) -> None:
+        """See LocalServer. Raises UpstreamBroken where the server refuses the message."""
+        await self._of(session).tell(envelope, head)
+
+    async def close(self) -> None:
+        """End every session, and drop all connections."""
+        streams = list(self._streams.values())
+        for session in streams:
+            session.end()
+        await asyncio.gather(*(session.closed() for session in streams))
+        await self._address.http.close()
+
+    def _of(self, local: LocalSession) -> SseSession:
+        """The stream of a session. Raises SessionUnknown for one that ended while its batch was answered."""
+        session = self._streams.get(local)
+        if session is None:
+            raise SessionUnknown()
+        return session
+
+    def _ended(self, local: LocalSession) -> None:
+        session = self._streams.pop(local, None)
+        if session is not None:
+            session.end()

@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from adapter.errors import LimitReached
-from adapter.upstream.local.messages import LocalAnswer, notification, result
+from adapter.upstream.local.correlation import RequestUnderWay
 from adapter.upstream.local.port import LocalRequest
-from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.replies import LocalAnswer, PendingReply, notification, result
 from adapter.upstream.local.sessions import LocalSession
-from adapter.upstream.local.under_way import RequestUnderWay
-from adapter.upstream.stdio.audiences import LOGGED, refusal_of, refuse
-from adapter.upstream.stdio.conversation import ChildConversation
+from adapter.upstream.stdio.conversation import LOGGED, ChildConversation, refusal_of, refuse
 from adapter.wire.envelope import METHOD_NOT_FOUND, Envelope, Kind, dump, parse
 from adapter.wire.line_messages import LineMessage, RpcId, agreed_version, answered, without_capabilities
 from adapter.wire.shared_ids import CANCELLED, PROGRESS, named

@@ -17,7 +17,7 @@ from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome
 from adapter.relay.http_api.sessions import KNOWN_FOR
 from adapter.rules.calls.tool_api import WARNING
-from adapter.upstream.local.messages import JSON
+from adapter.upstream.local.replies import JSON
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, unreachable
 from tests.edge.tool_serving import PATH, Served, serving

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adapter.edge.console.sessions import OpenSessions
-from adapter.edge.console.status import SessionsAndFiles
+from adapter.edge.console.status import OpenSessions, SessionsAndFiles
 from adapter.rules.access.principals import ANONYMOUS
 from adapter.rules.access.sessions import session_key
 from adapter.settings.root import Settings

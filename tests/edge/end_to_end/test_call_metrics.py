@@ -10,7 +10,7 @@ import orjson
 
 from tests.edge.conftest import StartRoad
 from tests.edge.raw import Exchange, RawClient, beginning, call_body, event, result
-from tests.edge.test_metrics import ON, numbers
+from tests.edge.test_telemetry_metrics import ON, numbers
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("good", "bad", "streams", "torn")]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -20,7 +20,7 @@ from adapter.settings.root import Settings
 from tests.edge.conftest import StartUpstream
 from tests.edge.file_tools import FORM, TOOLS, form, link_of, text_of
 from tests.edge.raw import Exchange, RawClient, RawUpstream, result
-from tests.edge.test_metrics import Numbers, numbers
+from tests.edge.test_telemetry_metrics import Numbers, numbers
 from tests.rules.metrics.test_catalogue import LABELS
 from tests.state.shared import ReplicaStore, SharedMemory
 from tests.telemetry.collectors import Collector, values

@@ -11,7 +11,7 @@ import pytest
 from adapter.wire.eras import Era
 from tests.edge.conftest import StartRoad
 from tests.edge.raw import MODERN_META, Exchange, RawClient, event, modern_fields, result
-from tests.edge.test_metrics import numbers
+from tests.edge.test_telemetry_metrics import numbers
 
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 QUESTION = {"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"message": "Name?"}}

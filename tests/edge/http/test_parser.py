@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.edge.http.bodies import TERMS, Body
-from adapter.edge.http.heads import COMMON_AT_MOST, CommonHeads, RequestHead
 from adapter.edge.http.parser import KNOWN_AT_MOST, Refusal, RequestStream
-from adapter.edge.http.request import Fields
+from adapter.edge.http.request import COMMON_AT_MOST, CommonHeads, Fields, RequestHead
 
 
 class Taken(NamedTuple):

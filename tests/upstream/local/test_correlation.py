@@ -10,11 +10,17 @@ import pytest
 
 from adapter.errors import UpstreamBroken
 from adapter.rules.access.principals import NOBODY
-from adapter.upstream.local.correlation import BOUNDS, CROWDED, MOST_ABANDONED, UNREAD, Correlation
+from adapter.upstream.local.correlation import (
+    BOUNDS,
+    CROWDED,
+    MOST_ABANDONED,
+    UNREAD,
+    Correlation,
+    RequestUnderWay,
+)
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import Deadlines, PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
-from adapter.upstream.local.under_way import RequestUnderWay
 from adapter.upstream.port import UpstreamReply, UpstreamRequest
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapter.upstream.local.events import UNREAD_AT_MOST
-from adapter.upstream.local.messages import LocalAnswer
-from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.replies import LocalAnswer, PendingReply
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
 
 PATIENCE = 20.0

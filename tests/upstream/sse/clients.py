@@ -11,7 +11,7 @@ import structlog
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import Headers, UpstreamReply, UpstreamRequest, header
-from adapter.upstream.sse.server import SseServer
+from adapter.upstream.sse.session import SseServer
 from adapter.upstream.sse.stream import SseAddress
 from tests.upstream.raw_peer import PATIENCE
 from tests.upstream.sse.scripted_server import SseSite, Stream

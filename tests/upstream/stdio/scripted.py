@@ -16,9 +16,8 @@ from adapter.settings.servers.server import ProcessMode, UpstreamSettings
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
 from adapter.upstream.stdio.child import ChildProcess, ChildSpec
-from adapter.upstream.stdio.processes import SPARE
-from adapter.upstream.stdio.server import StdioServer
-from adapter.upstream.stdio.supervisor import Supervisor
+from adapter.upstream.stdio.server import SPARE, StdioServer
+from adapter.upstream.stdio.supervisor_link import Supervisor
 
 PATIENCE = 20.0
 """Seconds that an answer may take on a busy machine."""

@@ -7,9 +7,9 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
 
+from adapter.edge.http.limits import AT_ONCE, Turns
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
-from adapter.edge.http.turns import AT_ONCE, Turns
 from tests.edge.raw import RawClient
 
 MANY = 8 * AT_ONCE

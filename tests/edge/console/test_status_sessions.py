@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.edge.console.sessions import MOST_READ, client_of
+from adapter.edge.console.status import MOST_READ, client_of
 from tests.edge.conftest import StartUpstream
 from tests.edge.consoling import AGENT, AUTH, OPERATOR, VIEWER, Shop, StartConsole, bearer, opened_console
 from tests.edge.test_console_data import READ, UPLOADS, upload

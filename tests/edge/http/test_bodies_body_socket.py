@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from adapter.edge.http.bodies import Body, BodyLimits, ClientGone, SocketReader
-from adapter.edge.http.body_socket import LARGE, LOW_WATER
+from adapter.edge.http.bodies import LARGE, LOW_WATER, Body, BodyLimits, ClientGone, SocketReader
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from adapter.edge.api.auth_hook import AuthHook, HookRefused
+from adapter.edge.api.tool_api import AuthHook, HookRefused
 from tests.edge.tool_serving import serving
 from tests.hosted.serving import LOG, echo, fail, hosted, tool
 
