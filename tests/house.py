@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from adapter.settings.json_schema import schema
+from adapter.settings.reference_page import schema
 
 HOUSE = Path(__file__).parent.parent / "adapter"
 TESTS = Path(__file__).parent

@@ -23,9 +23,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 71_979,
-    "modules": 516,
-    "lines with code in tests/": 101_187,
+    "lines with code in adapter/": 71_869,
+    "modules": 500,
+    "lines with code in tests/": 101_185,
     "settings": 347,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,

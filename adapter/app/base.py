@@ -27,7 +27,7 @@ from adapter.state.watched import WatchedStore
 
 if TYPE_CHECKING:
     from adapter.hosted.validation.workers import ValidationWorkers
-    from adapter.pipeline.schema_checks import SchemaChecks
+    from adapter.pipeline.validation_stage import SchemaChecks
     from adapter.relay.sessions.shared_sessions import SharedSessions
 
 
@@ -44,9 +44,8 @@ class SharedChecks:
     @cached_property
     def checks(self) -> SchemaChecks:
         """The checks, which start processes when they are needed."""
-        from adapter.hosted.validation.process import ValidationLimits
-        from adapter.hosted.validation.workers import ValidationWorkers
-        from adapter.pipeline.schema_checks import SchemaChecks
+        from adapter.hosted.validation.workers import ValidationLimits, ValidationWorkers
+        from adapter.pipeline.validation_stage import SchemaChecks
 
         self._workers = ValidationWorkers(ValidationLimits(), self._log)
         return SchemaChecks(self._workers, self._log)

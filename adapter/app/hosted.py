@@ -17,16 +17,15 @@ from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed
 from adapter.hosted.scripts.references import ScriptInvalid
 from adapter.hosted.scripts.scripts import CodeLoader, ScriptHandler
-from adapter.hosted.server import HostedServer, Served
+from adapter.hosted.server import HostedServer, HostedTool, Served, Work, definition_of
 from adapter.hosted.statement import (
     Database,
     ResultKeeper,
     StatementRunner,
     opened,
 )
-from adapter.hosted.tools import HostedTool, Work, definition_of
-from adapter.pipeline.cache_stage import kept_for, varying
 from adapter.pipeline.plan import ToolPlan
+from adapter.pipeline.result_cache import kept_for, varying
 from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.calls.inputs import Input
 from adapter.rules.results.refusals import Expose

@@ -18,16 +18,22 @@ from adapter.pipeline.auth_stage import (
     Custom,
     Plugins,
 )
-from adapter.pipeline.cache_stage import CacheStage, kept_for, purge, varying, varying_by_credential
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.code_stages import ContextStage, InputMapperStage, Middleware, OutputMapperStage
 from adapter.pipeline.failures import ErrorStyle, Outcome
 from adapter.pipeline.limits_stage import Concurrency, Rate, SharedRate, rate_key
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Kind, Listed, NameStage, Step, ToolPlan
-from adapter.pipeline.presenter_stage import PresenterStage, definition_with_select
-from adapter.pipeline.result_cache import ResultCache, ResultFinder
-from adapter.pipeline.schema_checks import SchemaChecks
+from adapter.pipeline.presenters import PresenterStage, definition_with_select
+from adapter.pipeline.result_cache import (
+    CacheStage,
+    ResultCache,
+    ResultFinder,
+    kept_for,
+    purge,
+    varying,
+    varying_by_credential,
+)
 from adapter.pipeline.state_sync_stage import (
     Listeners,
     StateSyncStage,
@@ -35,7 +41,7 @@ from adapter.pipeline.state_sync_stage import (
     notify_client,
 )
 from adapter.pipeline.tracing import WalkRecorder
-from adapter.pipeline.validation_stage import CoercionStage, ValidationStage
+from adapter.pipeline.validation_stage import CoercionStage, SchemaChecks, ValidationStage
 from adapter.rules.calls.input_schemas import DeclaredInputs
 from adapter.rules.files.structured_artifacts import shortenable
 from adapter.rules.presenters.presenters import Presenter

@@ -12,7 +12,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(reference(), end="")
     else:
-        from adapter.settings.json_schema import schema_text
+        from adapter.settings.reference_page import schema_text
 
         print(schema_text(), end="")
     return 0

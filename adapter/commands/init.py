@@ -18,7 +18,7 @@ from adapter.extras import typed_command
 from adapter.rules.clients.client_file import without_comments
 from adapter.rules.text.unicode import shown
 from adapter.settings.file.host_servers import ConvertedServers, host_servers
-from adapter.settings.json_schema import schema_text
+from adapter.settings.reference_page import schema_text
 
 WRITTEN, NOT_WRITTEN, UNREADABLE = 0, 1, 2
 

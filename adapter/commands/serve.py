@@ -4,6 +4,8 @@ Starts may be repeated until one succeeds, by a process that is alive and not re
 restarts a container for every failed start shows that it restarts, and seldom why. /readyz fails, and the log and
 /healthz have the reason. Each start is a fresh program in the same process, so what heals by itself (a volume, a store,
 a file of settings) is found, and nothing of a failed start is left.
+
+Serving with several workers: the plan is read, the port opened, and a supervisor started.
 """
 
 from __future__ import annotations
@@ -15,19 +17,25 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from adapter.commands.command_parser import load_settings, overrides_of, settings_error, settings_file
+from adapter.edge.http.seats import open_sockets
+from adapter.settings.file.changed import FileWatch
 from adapter.startup.failure import Obstacle, StartFailed, obstacles_of
 from adapter.startup.systemd import ServiceNotifier, notifier_from
+from adapter.workers.serve_plan import ReadPlan, begin_reading
+from adapter.workers.supervisor import WorkerSupervisor
 
 if TYPE_CHECKING:
-    # A supervisor does not load the classes of settings.
+    from structlog.typing import FilteringBoundLogger
+
     from adapter.settings.file.changed import FileWatch
-    from adapter.settings.file.reading import ReadSettings
-    from adapter.settings.file.source import SettingsSource
+    from adapter.settings.file.reading import ReadSettings, SettingsSource
     from adapter.workers.serve_plan import ServePlan
+
 
 OK, FAILED, BAD_SETTINGS = 0, 1, 2
 SET = ("1", "true", "yes", "on")
@@ -83,7 +91,7 @@ def _attempt(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
 
 def _source(arguments: argparse.Namespace) -> SettingsSource:
     """What reads the settings again while this process serves."""
-    from adapter.settings.file.source import SettingsSource
+    from adapter.settings.file.reading import SettingsSource
 
     # A start that was repeated ignores the signal until now.
     heeds = bool(arguments.failed_starts) or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
@@ -101,8 +109,6 @@ def _file_watch(arguments: argparse.Namespace) -> FileWatch:
 def _write_settings(arguments: argparse.Namespace) -> int:
     """Check the settings, and write them or their problems to standard output, for the process that has begun this."""
     import pickle
-
-    from adapter.workers.supervision import hide_memory
 
     # Before anything else: programs of this user may look.
     hide_memory()
@@ -139,7 +145,6 @@ def _found_file(arguments: argparse.Namespace) -> list[str]:
 
 def _supervise(arguments: argparse.Namespace, service: ServiceNotifier) -> int:
     from adapter.workers.serve_plan import PlanRefused
-    from adapter.workers.supervision import supervise
 
     try:
         return supervise(
@@ -279,3 +284,55 @@ def _given(argv: Sequence[str]) -> Iterator[str]:
         else:
             for _ in range(OWN_FLAGS[each]):
                 next(rest, None)
+
+
+def supervise(
+    read: ReadPlan,
+    read_again: ReadPlan,
+    service: ServiceNotifier | None = None,
+    watch: FileWatch | None = None,
+) -> int:
+    """Serve with several workers until SIGINT or SIGTERM, by other settings when they changed: at SIGHUP, and when the
+    ``watch`` tells of it.
+
+    ``read`` reads the plan at start and ``read_again`` later, both in a child process; they may raise PlanRefused.
+    Returns the exit status. Raises PlanRefused and StartFailed for a start that fails.
+    """
+    plan = begin_reading(read).result()
+    if plan.programs:
+        hide_memory()
+    logger = cache(partial(_logger, plan.log_level))
+    try:
+        sockets = open_sockets(*plan.address)
+    except OSError as error:
+        why = error.strerror or str(error)
+        logger().error("cannot listen", host=plan.host, port=plan.port, why=why, setting="core.port")
+        raise StartFailed([Obstacle("cannot listen", why, "core.port")]) from None
+    supervisor = WorkerSupervisor(plan, sockets, read_again, logger, service, watch=watch)
+    status = supervisor.run()
+    if supervisor.obstacles:
+        raise StartFailed(supervisor.obstacles)
+    return status
+
+
+def _logger(level: str) -> FilteringBoundLogger:
+    from adapter import log
+
+    log.configure(level)
+    return log.get_logger("adapter.workers")
+
+
+_PR_SET_DUMPABLE = 4
+"""linux/prctl.h."""
+
+
+def hide_memory() -> None:
+    """Make the memory of this process, which holds every secret, unreadable for programs of its user.
+
+    A worker reports it where the system has no such switch.
+    """
+    # Late: only programs ask for it.
+    import ctypes
+
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -41,7 +41,7 @@ from adapter.rules.access.grants import (
 )
 from adapter.rules.access.resources import ProtectedResource, refusal_of
 from adapter.settings.auth import OAuthIssuer
-from adapter.settings.console import ConsoleOAuth
+from adapter.settings.pipeline import ConsoleOAuth
 from adapter.state.port import ABSENT, Conflict, Store, delete_overdue
 from adapter.state.sealed_rows import StoreSeal
 from adapter.upstream.outgoing import IssuerHttp

@@ -12,10 +12,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Literal, Protocol, runtime_checkable
 
-from adapter.pipeline.cache_stage import caller_part
 from adapter.pipeline.call import Forward, PlannedCall
 from adapter.pipeline.failures import Outcome, Reason, StageFailed
-from adapter.pipeline.result_cache import key_of
+from adapter.pipeline.result_cache import caller_part, key_of
 from adapter.rules.access.rate_limit import SlidingWindow
 from adapter.rules.results import refusals
 from adapter.rules.results.outcomes import Result

@@ -10,10 +10,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from adapter.settings.console import Console
 from adapter.settings.core import Core, Errors
 from adapter.settings.mounts import MountSettings
-from adapter.settings.pipeline import ConnectorSettings, ContextSettings, PresenterSettings
+from adapter.settings.pipeline import ConnectorSettings, Console, ContextSettings, PresenterSettings
 from adapter.settings.section import Problem, traced
 from adapter.settings.servers.policies import (
     DefinitionPinning,

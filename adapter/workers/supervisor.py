@@ -21,15 +21,20 @@ from adapter.settings.file.reading import ForkedRead
 from adapter.startup.failure import Obstacle
 from adapter.startup.systemd import ServiceNotifier
 from adapter.state.lock_file import WAIT_SECONDS, StateTaken
-from adapter.workers.fleet import STOP_SECONDS, Fleet, SignalInbox, WorkerProcess, close_all, news_file
-from adapter.workers.replacement import (
+from adapter.workers.fleet import (
     HANDOVER_SECONDS,
     LONGEST_DELAY,
     MOST_FAILED_STARTS,
+    STOP_SECONDS,
+    Fleet,
     SettingsHandover,
+    SignalInbox,
+    WorkerProcess,
     WorkerReplacement,
     WorkerSlot,
+    close_all,
     delay_after,
+    news_file,
 )
 from adapter.workers.serve_plan import PlanLocks, PlanRefused, ReadPlan, RootTaken, ServePlan, begin_reading
 

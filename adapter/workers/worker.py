@@ -117,7 +117,7 @@ def _tell(channel: socket.socket, failed: StartFailed) -> None:
 def _keep_numbers(folder: str, seat: int) -> None:
     # Late: it loads the library of metrics.
     from adapter import log
-    from adapter.telemetry.worker_values import keep_in_files
+    from adapter.telemetry.metric_registry import keep_in_files
 
     try:
         keep_in_files(Path(folder), seat)

@@ -15,7 +15,7 @@ import yaml
 
 from adapter.rules.mounts.names import accepted
 from adapter.rules.tools.lock_file import write_lock
-from adapter.settings.json_schema import schema
+from adapter.settings.reference_page import schema
 from tests.commands.running import ONE_SERVER, mcp_adapter
 from tests.e2e.provision import ROOT
 from tests.ports import free_port

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapter.hosted.server import HostedServer
-from adapter.hosted.tools import HostedTool
+from adapter.hosted.server import HostedServer, HostedTool
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import CallRefused, Outcome
 from adapter.upstream.local.upstream import LocalUpstream

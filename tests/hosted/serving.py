@@ -15,8 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from adapter import log
 from adapter.app import App, build, running
-from adapter.hosted.server import HostedServer, Served
-from adapter.hosted.tools import HostedTool, Work
+from adapter.hosted.server import HostedServer, HostedTool, Served, Work
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import CallRefused, ErrorStyle, Outcome
 from adapter.pipeline.plan import ToolPlan

@@ -14,7 +14,7 @@ from adapter.oauth.sign_in import SESSION_SECONDS, USED, VALID, SignIn, SignInCo
 from adapter.rules.access.grants import challenge_of
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.auth import OAuth
-from adapter.settings.console import ConsoleOAuth
+from adapter.settings.pipeline import ConsoleOAuth
 from adapter.state.sqlite import MemoryStore
 from adapter.upstream.outgoing import IssuerHttp, token_http
 from tests.oauth.authorization_server import OAUTH, AuthorizationServer

@@ -10,7 +10,7 @@ from typing import Any
 from adapter import log
 from adapter.pipeline.call import AuthRequest, Context, PlannedCall, PlanStage, Tell
 from adapter.pipeline.failures import Outcome, StageFailed
-from adapter.pipeline.schema_checks import CheckOwner, CheckVerdict, SchemaChecks
+from adapter.pipeline.validation_stage import CheckOwner, CheckVerdict, SchemaChecks
 from adapter.rules.access.principals import NOBODY
 from adapter.rules.results.outcomes import as_result
 

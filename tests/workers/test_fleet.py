@@ -6,8 +6,7 @@ import asyncio
 import socket
 import sys
 
-from adapter.workers.fleet import BEGAN, MetricFiles, WorkerProcess
-from adapter.workers.replacement import MOST_FAILURES, WorkerReplacement
+from adapter.workers.fleet import BEGAN, MOST_FAILURES, MetricFiles, WorkerProcess, WorkerReplacement
 from adapter.workers.serve_plan import ServePlan
 
 PROGRAM = """

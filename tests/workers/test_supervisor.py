@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from adapter.workers.replacement import LONGEST_DELAY, delay_after
+from adapter.workers.fleet import LONGEST_DELAY, delay_after
 
 
 def test_a_worker_that_ends_again_and_again_is_started_later_each_time() -> None:

@@ -26,7 +26,7 @@ from adapter.relay.cleanup import CleanupTask
 from adapter.rules.access.browser_sessions import RoleRules
 from adapter.rules.access.resources import CONSOLE, resources_below
 from adapter.settings.auth import OAuth
-from adapter.settings.console import ConsoleOAuth
+from adapter.settings.pipeline import ConsoleOAuth
 from adapter.settings.root import Settings
 from adapter.upstream.outgoing import IssuerHttp, token_http
 

@@ -35,8 +35,7 @@ from adapter.settings.root import Settings
 from adapter.settings.section import is_loopback
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.fallback import FallbackStore
-from adapter.telemetry.metric_registry import MetricRegistry, Scrape, scraped
-from adapter.telemetry.worker_values import values_of_this_process
+from adapter.telemetry.metric_registry import MetricRegistry, Scrape, scraped, values_of_this_process
 from adapter.upstream.observed import ObservedUpstream, OutgoingSpans, SentCounts
 from adapter.upstream.port import Upstream
 

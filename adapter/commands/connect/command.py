@@ -17,10 +17,9 @@ from collections.abc import AsyncIterator, Callable
 from adapter.commands.client.session import headers_of, sign_in_at
 from adapter.commands.client.terminal import Terminal, read_input
 from adapter.commands.command_parser import failed
-from adapter.commands.connect.files import LocalUploads
+from adapter.commands.connect.files import LocalUploads, ResultFolder
 from adapter.commands.connect.folders import Folders
 from adapter.commands.connect.relay import StdioRelay
-from adapter.commands.connect.saving import ResultFolder
 from adapter.extras import own_command
 from adapter.rules.tools.call_arguments import WrongArgument
 from adapter.upstream.http import HttpUpstream

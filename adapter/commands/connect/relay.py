@@ -19,9 +19,8 @@ from adapter.commands.connect.exchange import (
     MirroredArguments,
     StandingRequests,
 )
-from adapter.commands.connect.files import LocalUploads
+from adapter.commands.connect.files import METHODS, LocalUploads, ResultFolder
 from adapter.commands.connect.folders import NotAllowed
-from adapter.commands.connect.saving import METHODS, ResultFolder
 from adapter.errors import (
     AdapterError,
     BadJson,

@@ -1,7 +1,7 @@
 """``mcp-adapter doctor``: the adapter, its machine and its servers looked at as a client would meet them.
 
-Here is what a check finds. machine.py looks at storage, port and clock, servers.py at each server, also by a file that
-it moves through a tool, and examination.py runs all of them.
+Here is what a check finds. servers.py looks at each server, also by a file that it moves through a tool; examination.py
+looks at storage, port and clock, and runs all checks.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from adapter.edge.http.bodies import TERMS, BodyLimits, ClientGone
 from adapter.edge.http.request import Request
 from adapter.edge.http.response import send
 from adapter.errors import AdapterError
-from adapter.pipeline.schema_checks import SchemaChecks
+from adapter.pipeline.validation_stage import SchemaChecks
 from adapter.rules.access.host_and_origin_check import host_allowed, origin_allowed
 from adapter.rules.access.principals import ANONYMOUS
 from adapter.rules.calls.tool_api import HttpOutcome, InvalidJson, refused

@@ -24,7 +24,7 @@ from adapter.edge.http.request import Extra, Request
 from adapter.edge.http.response import CallStream, send, wants_stream
 from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, CatalogueDrifted, InsufficientScope, MessageTooLong, Unauthorized
-from adapter.pipeline.schema_checks import SchemaChecks
+from adapter.pipeline.validation_stage import SchemaChecks
 from adapter.relay.background import in_turns
 from adapter.rules.access.host_and_origin_check import is_json_type
 from adapter.rules.calls.tool_api import (

@@ -34,7 +34,7 @@ from adapter.rules.clients.mcp_clients import CLIENTS, McpClient, ServerAddress,
 from adapter.rules.text.canonical_json import ABSENT, canonical, differences
 from adapter.rules.tools.definitions import PinnedTool
 from adapter.rules.tools.drift import Change, Drift, definition_of
-from adapter.settings.console import Console
+from adapter.settings.pipeline import Console
 from adapter.wire.envelope import dump, parse, value_at
 
 if TYPE_CHECKING:

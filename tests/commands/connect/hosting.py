@@ -10,10 +10,9 @@ from typing import Any
 
 import orjson
 
-from adapter.commands.connect.files import LocalUploads
+from adapter.commands.connect.files import LocalUploads, ResultFolder
 from adapter.commands.connect.folders import Folders
 from adapter.commands.connect.relay import StdioRelay
-from adapter.commands.connect.saving import ResultFolder
 from adapter.upstream.http import HttpUpstream
 from adapter.upstream.remote import RemoteServer
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapter.commands.wrap.report import FoundServer, FoundTools, report
+from adapter.commands.wrap.command import FoundServer, FoundTools, report
 from adapter.commands.wrap.wrapped_settings import (
     HOST_VARIABLE,
     WrappedServer,

@@ -11,8 +11,7 @@ import orjson
 import pytest
 
 from adapter.errors import CatalogueDrifted
-from adapter.hosted.server import HostedServer
-from adapter.hosted.tools import HostedTool
+from adapter.hosted.server import HostedServer, HostedTool
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome
 from adapter.relay.http_api.sessions import KNOWN_FOR

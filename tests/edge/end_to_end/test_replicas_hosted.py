@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from adapter.hosted.server import HostedServer
-from adapter.hosted.tools import HostedTool
+from adapter.hosted.server import HostedServer, HostedTool
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome
 from adapter.relay.sessions.session_map import TABLE

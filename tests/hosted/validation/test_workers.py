@@ -17,10 +17,15 @@ import orjson
 import pytest
 
 from adapter.errors import LimitReached
-from adapter.hosted.validation.process import ProcessFailed, ValidationLimits, ValidationProcess
 from adapter.hosted.validation.worker import ValidationServer
-from adapter.hosted.validation.workers import FAILED, ValidationWorkers
-from adapter.pipeline.schema_checks import CheckOwner, CheckVerdict
+from adapter.hosted.validation.workers import (
+    FAILED,
+    ProcessFailed,
+    ValidationLimits,
+    ValidationProcess,
+    ValidationWorkers,
+)
+from adapter.pipeline.validation_stage import CheckOwner, CheckVerdict
 from adapter.rules.schema.checker import compile_schema
 from tests.hosted.serving import LOG
 from tests.waiting import until
@@ -239,9 +244,9 @@ async def test_a_process_that_nobody_needs_is_ended() -> None:
 PARENT = """
 import asyncio, sys
 from adapter import log
-from adapter.hosted.validation.process import ValidationLimits
+from adapter.hosted.validation.workers import ValidationLimits
 from adapter.hosted.validation.workers import ValidationWorkers
-from adapter.pipeline.schema_checks import CheckOwner
+from adapter.pipeline.validation_stage import CheckOwner
 
 async def main():
     some = ValidationWorkers(ValidationLimits(seconds=10), log.get_logger("test"))

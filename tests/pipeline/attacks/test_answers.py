@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.pipeline.presenter_stage import FAILED
+from adapter.pipeline.presenters import FAILED
 from tests.edge.raw import Exchange, event
 from tests.pipeline.attacks.hostile import RECORD, REDACTED, SECRET, Hostile, Says, behind, response
 from tests.pipeline.end_to_end.living import ERAS

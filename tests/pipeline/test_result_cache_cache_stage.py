@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from adapter.pipeline.cache_stage import OUTCOMES, CacheStage, purge, varying
 from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.pipeline.result_cache import ResultCache
+from adapter.pipeline.result_cache import OUTCOMES, CacheStage, ResultCache, purge, varying
 from adapter.rules.access.principals import Caller
 from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.results.outcomes import text_block

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
-from adapter.pipeline.schema_checks import (
+from adapter.pipeline.validation_stage import (
     KEPT,
     KEPT_WEIGHT,
     PARTS_AT_ONCE,

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from adapter.telemetry.worker_values import keep_in_files, values_of_this_process
+from adapter.telemetry.metric_registry import keep_in_files, values_of_this_process
 
 folder, seat, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 keep_in_files(folder, seat)
@@ -36,7 +36,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from adapter.telemetry.worker_values import values_of_this_process
+from adapter.telemetry.metric_registry import values_of_this_process
 from adapter.workers.worker import _keep_numbers
 
 folder = Path(sys.argv[1])
@@ -57,7 +57,7 @@ import resource, sys
 from pathlib import Path
 from adapter.rules.metrics.catalogue import HTTP_DURATION, HTTP_REQUESTS
 from adapter.telemetry.metric_registry import MetricRegistry
-from adapter.telemetry.worker_values import RESERVED, keep_in_files, values_of_this_process
+from adapter.telemetry.metric_registry import RESERVED, keep_in_files, values_of_this_process
 
 folder = Path(sys.argv[1])
 keep_in_files(folder, 0)

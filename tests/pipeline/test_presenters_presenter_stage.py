@@ -18,7 +18,7 @@ from adapter.pipeline.call import AuthRequest, Context, InThread, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome, StageFailed
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Step, ToolPlan
-from adapter.pipeline.presenter_stage import PresenterStage, definition_with_select
+from adapter.pipeline.presenters import PresenterStage, definition_with_select
 from adapter.rules.access.principals import NOBODY
 from adapter.rules.access.redacted_values import censor_of
 from adapter.rules.files.structured_artifacts import Shown, ShownFile

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from adapter.settings.json_schema import schema, schema_text
+from adapter.settings.reference_page import schema, schema_text
 from adapter.settings.root import Settings
 from adapter.settings.section import KIND, fields_by_key
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adapter.settings.file.changed import FileWatch
-from adapter.settings.file.source import SettingsSource
+from adapter.settings.file.reading import SettingsSource
 
 READER = """
 import os, pickle, sys
