@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from adapter.errors import AdapterError, BadJson, SessionUnknown, UpstreamBroken
-from adapter.relay.background import in_turns
+from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges
 from adapter.relay.http_api.callers import whole_body
 from adapter.relay.mounts.asks import beside, end_of, in_own_name, message_to, own_ask
@@ -45,6 +45,7 @@ class ListReader:
     server: Server
     instructions: str | None = field(default=None, init=False)
     _session: str | None = field(default=None, init=False)
+    _opening: SingleFlight[None, str] = field(default_factory=SingleFlight, init=False)
 
     def __repr__(self) -> str:
         return f"<ListReader of {self.server.id!r}>"
@@ -55,11 +56,13 @@ class ListReader:
             return await self._pages(
                 shape, request, lambda body: in_own_name(self._asked(request, None, body))
             )
+        ask, used = partial(beside, own_ask(self.server), self.server), await self._own_session()
         with suppress(SessionUnknown):
-            return await self._pages(shape, None, await self._in_own_session())
-        # It has ended for want of use, or because the tools have changed.
-        self._session = None
-        return await self._pages(shape, None, await self._in_own_session())
+            return await self._pages(shape, None, partial(ask, used))
+        # It has ended for want of use, or because the tools have changed. Another list may have a new one already.
+        if self._session == used:
+            self._session = None
+        return await self._pages(shape, None, partial(ask, await self._own_session()))
 
     async def for_caller(self, request: MountRequest, shape: ListShape) -> ServerList:
         """The list that the caller sees, in its own session where there are any. Raises AdapterError."""
@@ -71,6 +74,7 @@ class ListReader:
 
     async def leave(self, within: float) -> None:
         """End the adapter's own session, at the server if that takes no longer than ``within`` seconds."""
+        await self._opening.close()
         session_id, self._session = self._session, None
         if session_id is not None:
             with suppress(AdapterError):
@@ -122,21 +126,25 @@ class ListReader:
     async def _response(self, own: ClientRequest, number: str) -> bytes | None:
         return await response_of(await self.relay.handle(own), number, self.server.rules.answer_limit)
 
-    async def _in_own_session(self) -> Callable[[bytes], ClientRequest]:
-        """Gives requests in the adapter's own session. Raises UpstreamBroken where none can be opened."""
+    async def _own_session(self) -> str:
+        """The id of the adapter's own session: one for all lists that are read at once. Raises UpstreamBroken where
+        none can be opened.
+        """
+        return self._session or await self._opening.get(None, self._open)
+
+    async def _open(self) -> str:
         server, own = self.server, partial(beside, own_ask(self.server), self.server)
-        if self._session is None:
-            message = dump(rpc_request("adapter", "initialize", INITIALIZE_PARAMS))
-            answer = await self.relay.handle(own(None, message))
-            session_id = header(answer.headers, "mcp-session-id")
-            result = initialize_result(await response_of(answer, "adapter", server.rules.answer_limit))
-            if session_id is None or result is None:
-                raise UpstreamBroken(f"The server {server.id} opened no session.")
-            said = read_result(result).get("instructions")
-            self.instructions = said if isinstance(said, str) else None
-            await (await self.relay.handle(own(session_id, INITIALIZED))).close()
-            self._session = session_id
-        return partial(own, self._session)
+        message = dump(rpc_request("adapter", "initialize", INITIALIZE_PARAMS))
+        answer = await self.relay.handle(own(None, message))
+        session_id = header(answer.headers, "mcp-session-id")
+        result = initialize_result(await response_of(answer, "adapter", server.rules.answer_limit))
+        if session_id is None or result is None:
+            raise UpstreamBroken(f"The server {server.id} opened no session.")
+        said = read_result(result).get("instructions")
+        self.instructions = said if isinstance(said, str) else None
+        await (await self.relay.handle(own(session_id, INITIALIZED))).close()
+        self._session = session_id
+        return session_id
 
 
 async def response_of(answer: ClientResponse, number: str | int | float | None, limit: int) -> bytes | None:
