@@ -212,7 +212,7 @@ class FileStages:
         rule = ConsumerRule(
             server=self.entry.id,
             argument=adapter.file_path_argument,
-            delivery=adapter.delivery,
+            delivery="file_uri" if adapter.uri_prefix else adapter.delivery,
             inline_limit=adapter.max_inline_bytes,
             plain_paths=adapter.allow_plain_paths,
             edits=adapter.edits,

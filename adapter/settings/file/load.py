@@ -199,6 +199,7 @@ def _sentence(error: ErrorDetails, location: Location) -> str:
 _ONE_LIMIT = "max_tool_description_chars is for descriptions inside schemas too"
 
 RETIRED: Mapping[str, str] = {
+    "core.audit.on_failure": "a call whose line cannot be written is refused",
     "core.cors.allow_credentials": "pages send tokens in headers, and no answer allows them cookies",
     "core.cors.allowed_headers": "a preflight answer allows the request headers that it is asked for",
     "core.cors.allowed_methods": "a preflight answer allows GET, POST, DELETE and OPTIONS",

@@ -5,27 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from adapter.settings.section import ByteSize, OptionalText, Section, Text, UriScheme
 from adapter.settings.servers.policies import ToolDefaultsOverride, ToolPatterns
 
 Tools = Annotated[list[Text], Field(min_length=1)]
-
-
-_TRUTH = TypeAdapter(bool, config=ConfigDict(defer_build=True))
-
-
-def _of_uri_prefix(value: object) -> object:
-    """Convert a value of ``uri_prefix``, which remote-mcp-adapter has in place of ``delivery``; variables hold it
-    as a text.
-    """
-    if value is None:
-        return "path"
-    try:
-        return "file_uri" if _TRUTH.validate_python(value) else "path"
-    except ValidationError:
-        return value
 
 
 class UploadConsumer(Section):
@@ -39,10 +24,10 @@ class UploadConsumer(Section):
     """Argument that names the file or files; may be nested, as in `files[].path`."""
     uri_scheme: UriScheme = "upload://"
     """Scheme of handles in that argument."""
-    delivery: Annotated[
-        Literal["path", "file_uri", "base64", "data_uri", "url"], BeforeValidator(_of_uri_prefix)
-    ] = Field(default="path", validation_alias=AliasChoices("delivery", "uri_prefix"))
-    """Form in which the tool gets the file. `uri_prefix: true` is accepted for `file_uri`."""
+    uri_prefix: bool | None = None
+    """True means `delivery: file_uri`; the name that remote-mcp-adapter uses."""
+    delivery: Literal["path", "file_uri", "base64", "data_uri", "url"] = "path"
+    """Form in which the tool gets the file."""
     max_inline_bytes: ByteSize = 1024**2
     """Maximum size of a file for `base64` and `data_uri`."""
     edits: bool | None = None
@@ -54,7 +39,7 @@ class UploadConsumer(Section):
     overrides: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
 
     def _contradictions(self) -> Iterator[str]:
-        if self.edits and self.delivery not in ("path", "file_uri"):
+        if self.edits and not (self.uri_prefix or self.delivery in ("path", "file_uri")):
             yield (
                 f"edits: true needs delivery path or file_uri; with {self.delivery} the changed file is in the tool's "
                 "result: take it by an artifact_producer with output_locator.mode embedded"

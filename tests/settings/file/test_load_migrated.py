@@ -23,7 +23,7 @@ KEYS = (HERE / "migrated_keys.txt").read_text().split()
 DOCS = HERE.parents[2] / "docs"
 PAGE = (DOCS / "migration.md").read_text()
 GONE = {"artifacts.naming", "servers[].adapters[].output_locator.embedded_mime_hint"}
-ALIASES = {"servers[].adapters[].include_raw_output", "servers[].adapters[].uri_prefix"}
+ALIASES = {"servers[].adapters[].include_raw_output"}
 METRICS = 24
 
 

@@ -23,9 +23,7 @@ def consumer(place: Path, **keys: Any) -> UploadConsumer:
     return found
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"delivery": "path"}, {"delivery": "file_uri"}, {"uri_prefix": True}, {"uri_prefix": None}]
-)
+@pytest.mark.parametrize("more", [{}, {"delivery": "path"}, {"delivery": "file_uri"}, {"uri_prefix": True}])
 def test_a_tool_with_a_path_may_edit(tmp_path: Path, more: dict[str, Any]) -> None:
     """Its changes are in the file, so they can be taken from there."""
     assert consumer(tmp_path, edits=True, **more).edits is True
@@ -38,11 +36,3 @@ def test_edits_of_content_are_in_the_result(tmp_path: Path, delivery: str) -> No
         consumer(tmp_path, edits=True, delivery=delivery)
     assert consumer(tmp_path, edits=False, delivery=delivery).edits is False
     assert consumer(tmp_path, delivery=delivery).edits is None
-
-
-@pytest.mark.parametrize(
-    ("said", "delivery"), [("true", "file_uri"), ("yes", "file_uri"), (1, "file_uri"), ("false", "path")]
-)
-def test_a_variable_may_hold_the_old_name(tmp_path: Path, said: object, delivery: str) -> None:
-    """Truth is read there as in any other setting."""
-    assert consumer(tmp_path, uri_prefix=said).delivery == delivery
