@@ -63,7 +63,7 @@ def test_bash_completes_flags_and_choices(shell: Path) -> None:
     """Each command has its own."""
     assert completed(shell, "check", "--e") == {"--effective"}
     assert completed(shell, "completion", "") >= {"bash", "zsh", "fish"}
-    assert completed(shell, "pins", "diff", "--color", "a") == {"auto", "always"}
+    assert completed(shell, "completion", "f") == {"fish"}
 
 
 def test_bash_completes_files(shell: Path) -> None:

@@ -160,9 +160,9 @@ class AuditTrail:
             was_failing = self.sink.failing
             try:
                 await self.sink.write(each.line(self.place))
-            except AuditUnavailable:
+            except AuditUnavailable as error:
                 if not was_failing:
-                    self.log.error("the audit log cannot be written")
+                    self.log.error("the audit log cannot be written", error=str(error))
                 raise
 
     def write_later(self, records: list[AuditRecord], outcome: RequestOutcome) -> None:

@@ -8,7 +8,6 @@ The settings of a process that serves, read again in a process of its own.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import pickle
@@ -134,6 +133,9 @@ class SettingsSource:
         """The settings of now, and the warnings about them. Raises SettingsError, and ChildProcessError for a process
         that could not read them, which has said why.
         """
+        # A supervisor loads this module too, and runs no event loop.
+        import asyncio
+
         pipe, given = asyncio.subprocess.PIPE, {name: os.environ[name] for name in GIVEN & os.environ.keys()}
         process = await asyncio.create_subprocess_exec(
             sys.executable, *self._argv, stdin=pipe, stdout=pipe, env=given
