@@ -1,7 +1,4 @@
-"""The process that serves: its signals, its limits, and what ends it.
-
-The owner of a process that serves: it decides where that listens and when it stops.
-"""
+"""The process that serves: its signals, its limits, where it listens, and what ends it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Spans of what clients send: one SERVER span for each message, and one for each request to a route of files.
+"""Spans and metrics of what clients send: one SERVER span for each message, and one for each request to a route of
+files; requests as they are counted, and the route of a scrape, on the adapter's port or without credentials on one
+of its own.
 
 The conventions are OpenTelemetry's for MCP and for HTTP. The parent of a message's span is the span that
 ``params._meta`` names, else that of the header ``traceparent``; where both are there, the header's becomes a link.
-
-Metrics at the edge: requests as they are counted, and the route of a scrape, for operators on the adapter's port or
-without credentials on a port of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The MCP server of the adapter's own tools: its answer to each method, in both eras.
-
-The offer of a hosted server: tools, the calls they get, also while these run, and the answers they give.
+"""The MCP server of the adapter's own tools: what it offers, its answer to each method in both eras, and the calls that
+run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The sign-in of people with their browser: authorization code with PKCE, for the adapter's own pages.
-
-Sessions of browsers in sealed cookies, which tell every replica who sits there.
+"""The sign-in of people with their browser for the adapter's own pages: authorization code with PKCE, and then a
+session in a sealed cookie, which tells every replica who sits there.
 """
 
 from __future__ import annotations

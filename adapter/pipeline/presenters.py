@@ -1,6 +1,5 @@
-"""Presenters, made of their declarations in the settings; all problems are reported at once.
-
-The stage that presents a tool's data: a success is written anew from the data that the caller may see.
+"""Presenters, made of their declarations in the settings, whose problems are reported at once; and the stage that
+presents a tool's data: a success is written anew from the data that the caller may see.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""``connectors``, ``context`` and ``presenters``: the stages of tool calls, beyond a single tool.
-
-``console``: the web page for tools, and the tool HTTP API.
+"""``connectors``, ``context`` and ``presenters``, the stages of tool calls beyond a single tool; and ``console``, the
+web page for tools with their HTTP API.
 """
 
 from __future__ import annotations

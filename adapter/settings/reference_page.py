@@ -1,6 +1,5 @@
-"""The reference page, generated from the models: one table per section with key, type, default and description.
-
-The JSON Schema of the settings file, for editors: keys with their descriptions, and the values that they take.
+"""The reference of the settings, generated from the models: a page with key, type, default and description of each, and
+the JSON Schema of the file, for editors.
 
 An editor must not mark a file that the adapter accepts. So each value may also be null or refer to a variable, and
 values that may be written as text (durations, byte sizes, lists) may be.

@@ -1,6 +1,5 @@
-"""The time that answers take: so many seconds without a message at most, and so many in all for a tool call.
-
-Limits of an upstream: exchanges of one purpose at once, and files that the system lets this process open.
+"""Limits of what goes to an upstream: the time that answers take, so many seconds without a message at most and so many
+in all for a tool call; exchanges of one purpose at once; and files that the system lets this process open.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Reading what this proxy needs of a JSON-RPC message, and nothing else: the bytes are what travels on.
 
-Trace context of W3C: the field ``traceparent``, and its place in ``params._meta`` of a message (MCP, SEP-414).
-
-All other bytes of a message keep their place and their spelling.
+Trace context of W3C is a part of it: the field ``traceparent``, in ``params._meta`` of a message (MCP, SEP-414). All
+other bytes of a message keep their place and their spelling.
 """
 
 from __future__ import annotations

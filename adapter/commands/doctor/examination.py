@@ -1,6 +1,5 @@
-"""All checks in their order, against the adapter that runs, or one that runs as long as they do.
-
-The machine that the adapter runs on: its storage, its port and its clock.
+"""All checks in their order, against the adapter that runs, or one that runs as long as they do; first those of the
+machine: its storage, its port and its clock.
 """
 
 from __future__ import annotations

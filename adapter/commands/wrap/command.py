@@ -1,6 +1,5 @@
-"""``mcp-adapter wrap``: servers at a URL, without a settings file.
-
-Text that ``mcp-adapter wrap`` prints: the address, the tools, arguments that look like files, and clients.
+"""``mcp-adapter wrap``: servers at a URL, without a settings file; and what it prints: the address, the tools,
+arguments that look like files, and clients.
 """
 
 from __future__ import annotations

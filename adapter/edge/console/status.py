@@ -1,6 +1,5 @@
-"""The viewers of the console, and the servers, sessions and files they see: public ids, and no path of the store.
-
-The open sessions of all replicas, as the console shows them: those in the store, and what is known here of them.
+"""What viewers of the console see: servers, files and the open sessions of all replicas, by public ids and without any
+path of the store; and who the viewers are.
 """
 
 from __future__ import annotations

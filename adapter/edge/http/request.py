@@ -1,6 +1,5 @@
-"""One HTTP request: its head, its body, the way to answer it, and the branch of paths that it belongs to.
-
-The heads of requests, and the recognition of those that came before.
+"""One HTTP request: its head, its body, the way to answer it, and the branch of paths that it belongs to. A head that
+came before is recognised by its bytes.
 """
 
 from __future__ import annotations

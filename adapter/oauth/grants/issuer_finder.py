@@ -1,6 +1,5 @@
-"""The authorization server of an upstream: by the settings, or by the upstream's own metadata; and what it grants.
-
-The adapter as a client of authorization servers: configured, by its metadata document, or registered by itself.
+"""The authorization server of an upstream, by the settings or by the upstream's own metadata, and what it grants; and
+the adapter as its client: configured, by a metadata document, or registered by itself.
 """
 
 from __future__ import annotations

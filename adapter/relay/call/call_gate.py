@@ -1,6 +1,5 @@
-"""Calls before anything of them goes upstream: what they stand for, whether they may go, and which are given up.
-
-Calls of servers whose callers give grants: asked for before a call goes upstream, and answered with a link.
+"""Calls before anything of them goes upstream: what they stand for, whether they may go, which are given up, and
+whether their caller has given the grant that the server needs: without it the answer is a link.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Planned calls of an upstream's tools: a plan is walked by a task that sleeps at its innermost point until the
 upstream has answered, so that its stages are the same ones that stand around a hosted tool.
-
-The walk of one planned call: a task that sleeps at its innermost point until the upstream has answered.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The sum of all files, which ``storage.max_size`` limits, and the leases of the replicas that share them.
+"""The sum of all files, which ``storage.max_size`` limits, with the leases of the replicas that share them; and the
+cleanup that makes room: files that expired, files of scopes that are gone, and bytes that no record knows.
 
 One process counts all files at its start, and goes on from there. Where replicas share the store each counts them again
 every few seconds, so the limit may be passed by what other replicas take in meanwhile.
 
 Who lives is judged without the clock of any other machine. Each replica writes its row again and again; another one
 takes it for ended when the row is gone, or has not changed for the length of a lease by that other one's own clock.
-
-The cleanup of files: expired ones, those of scopes that are gone, and bytes that no record knows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The helper tool ``<server_id>_upload_status``: how a client learns what became of an upload that it has links for.
-
-The helper tool ``<server_id>_get_upload_url``: how a client that speaks only MCP learns where to upload.
+"""The helper tools ``<server_id>_get_upload_url`` and ``<server_id>_upload_status``: how a client that speaks only MCP
+learns where to upload, and what became of the uploads that it has links for.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""Settings files of MCP clients as text: a server's entry is put in or taken out, and every other byte stays.
+"""Settings files of MCP clients as text: a server's entry is put in or taken out, and every other byte stays. Pure.
 
-Pure.
-
-JSON as people write it, with comments and commas at the end: one member is put in or taken out, and every other byte
-stays. Pure.
+JSON is read as people write it, with comments and commas at the end.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Hosts, by what their clients say of themselves: the extensions that they understand, and the largest results of tools
-that they show to their models, as documented. Pure.
+"""Hosts, by what their clients say of themselves: the extensions that they understand, their widgets, and the largest
+results of tools that they show to their models, as documented. Pure.
 
 In ``clientInfo`` anybody may write anything: it chooses how tools are described and shortens results, and never says
 who may do what.
 
-MCP Apps: widgets that a host shows inside a chat. Pure.
-
-Source: github.com/modelcontextprotocol/ext-apps, specification/2026-01-26/apps.mdx (SEP-1865, stable). A resource has
-no ``ui.domain``: it is optional, and a host that expects another one shows nothing (docs/csp-cors.md there, 2026).
+Source of the rules for widgets (MCP Apps): github.com/modelcontextprotocol/ext-apps, specification/2026-01-26/apps.mdx
+(SEP-1865, stable). A resource has no ``ui.domain``: it is optional, and a host that expects another one shows nothing
+(docs/csp-cors.md there, 2026).
 """
 
 from __future__ import annotations

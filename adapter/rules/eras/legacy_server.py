@@ -1,10 +1,8 @@
-"""Requests of modern clients (MCP 2026-07-28) as a legacy server (up to 2025-11-25) reads them. Pure.
+"""Messages between a modern client (MCP 2026-07-28) and a legacy server (up to 2025-11-25), as the other side reads
+them: requests, and the answers to them. Pure.
 
-Source of the rules: MCP 2026-07-28, "_meta" and "Streamable HTTP"; the schemas of both revisions.
-
-Answers of a legacy server (MCP up to 2025-11-25) as modern clients (2026-07-28) read them. Pure.
-
-Source of the rules: the schemas of both revisions, "Discovery" and "Caching".
+Source of the rules: MCP 2026-07-28, "_meta", "Streamable HTTP", "Discovery" and "Caching"; the schemas of both
+revisions.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""A legacy client's requests as a modern server reads them: with what MCP 2026-07-28 has in each request's ``_meta``.
+"""Messages between a legacy client and a modern server (MCP 2026-07-28), as the other side reads them. Pure.
 
-Everything that is not about the era keeps its bytes.
+A request gets what 2026-07-28 has in each request's ``_meta``; answers and notifications come back in the words of the
+client's revision; what the server wants to know in the middle of a call becomes requests to the client, and their
+answers the next round. What is not about the era keeps its bytes.
 
-A modern server's answers and notifications as a legacy client reads them. What is not about the era keeps its bytes.
-
-Source of the rules: MCP 2026-07-28, "Key Changes", and the schemas of both revisions.
-
-Rounds of a call: what a modern server wants to know as requests to a legacy client, and the client's answers.
-
-Source of the rules: MCP 2026-07-28, "Multi Round-Trip Requests", and MCP 2025-11-25, "Elicitation".
+Source of the rules: MCP 2026-07-28, "Key Changes" and "Multi Round-Trip Requests"; MCP 2025-11-25, "Elicitation"; the
+schemas of both revisions.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Questions of a legacy server in the middle of a request, and what a modern client is asked in their place. Pure.
+"""Questions of a legacy server in the middle of a request: what a modern client is asked in their place, and the
+``requestState`` with which its answer finds the call again, sealed and bound to who called what. Pure.
 
 Source of the rules: MCP 2025-11-25, "Elicitation", "Sampling" and "Roots"; 2026-07-28, "Multi Round-Trip Requests".
-
-The ``requestState`` of calls that wait for answers of their clients: sealed, and bound to who called what. Pure.
-
-Source of the rules: MCP 2026-07-28, "Multi Round-Trip Requests", server requirements.
 """
 
 from __future__ import annotations

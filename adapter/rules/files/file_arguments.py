@@ -1,8 +1,7 @@
-"""Arguments of tools that look like files: proposals for adapters, each with its reason. Pure.
+"""Arguments of tools that take files. Pure.
 
-A proposal is for people to judge. Nothing here is applied to a call.
-
-Arguments that take files, found by the adapter's words in a definition as a client sees it. Pure.
+Some are marked by the adapter's words in a definition as a client sees it. Others look like files: those are proposals
+for adapters, each with its reason, for people to judge, and nothing of them is applied to a call.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""JSON and texts made shorter without being broken. Pure.
+"""Results, JSON and texts made smaller without being broken, and files read in whole parts. Pure.
 
 Lists end earlier and texts are cut; what is left is valid JSON in the spelling in which it came. Nothing is parsed but
 the texts that are cut, so that the cost is that of finding where values end.
 
-Parts of files that are read in pieces: whole characters, whole lines, a value of a JSON document. Pure.
-
-The size limit of a result. Pure.
-
-Everything in it counts: texts, images, resources, structured content. Whole items are left out, so that neither a
-character nor a JSON text is ever cut; a last item says that something is missing.
+The limit of a result counts everything in it: texts, images, resources, structured content. Whole items are left out,
+so that neither a character nor a JSON text is ever cut; a last item says that something is missing. A part of a file
+ends with a whole character, line or value.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Checks of values against a JSON Schema, which find all faults at once. Pure.
+"""Checks of values against a JSON Schema, which find all faults at once, and the words for a fault: for models, for
+programs, and for a reader of the first one only. Pure.
 
 The schema may come from a stranger: nothing it refers to is fetched, and whoever asks says how much work it may make.
-
-The words for a mistake: for models, for programs, and for a reader of the first one only. Pure.
-
 Programs read the library's words. Everything is short, whatever was sent and whatever the schema has: a long value is
 called "The value", a long list is cut.
 """

@@ -1,6 +1,5 @@
-"""Answers of a local server that are waited for, under one timer: to set and cancel one for each call takes 2 µs.
-
-JSON-RPC messages of a local server, as bytes: results and errors of both eras, with the HTTP status they leave with.
+"""Answers of a local server: those that are waited for, under one timer, since to set and cancel one for each call
+takes 2 µs; and results and errors of both eras as bytes, with the HTTP status they leave with.
 
 Source of the rules: MCP 2025-11-25 and 2026-07-28, "Streamable HTTP", and the schemas of both revisions.
 """
