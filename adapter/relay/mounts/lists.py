@@ -163,7 +163,10 @@ class MountLists(StoreListener):
         """The response to a request for a list, with what is known of each server within the mount's time."""
         envelope, shape = request.envelope, KINDS[request.envelope.method]
         cursor = asked_cursor(envelope.body)
-        seal, page = ("", 0) if cursor is None else read_cursor(cursor) or ("", 0)
+        read = ("", 0) if cursor is None else read_cursor(cursor)
+        if read is None:
+            return error_response(envelope.id_bytes, INVALID_PARAMS, NO_SUCH_CURSOR)
+        seal, page = read
         held = self._snapshots.values.get(seal)
         if held is None or self.clock() >= held.expires:
             # Another process gave the first page, or it was long ago: the list may be the same all the same.

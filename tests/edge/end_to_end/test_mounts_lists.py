@@ -355,17 +355,21 @@ async def test_a_list_that_changes_while_it_is_read_is_read_again(tmp_path: Path
 
 
 async def test_the_pages_of_servers_are_joined(tmp_path: Path) -> None:
-    """A cursor of a server is none of the mount."""
+    """A cursor of a server is none of the mount, and asks no server."""
+    listed: list[Any] = []
 
     async def script(exchange: Exchange) -> None:
         params: Any = exchange.message.get("params") or {}
+        if exchange.message["method"] == "tools/list":
+            listed.append(params)
         first: dict[str, Any] = {"tools": [{"name": "one"}], "nextCursor": "2"}
         page = {"tools": [{"name": "two"}]} if params.get("cursor") else first
         await serving({"tools/list": page})(exchange)
 
     async with mount(tmp_path, {"a": script}) as (_, client):
-        assert await client.names() == ["a_one", "a_two"]
         assert (await client.rpc("tools/list", {"cursor": "2"}))["error"]["code"] == -32602
+        assert listed == []
+        assert await client.names() == ["a_one", "a_two"]
 
 
 @pytest.mark.parametrize("mode", ["legacy", MODERN_VERSION])
