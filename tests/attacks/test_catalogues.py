@@ -253,21 +253,6 @@ async def test_huge_descriptions_are_cleaned_while_others_calls_go_on(tmp_path: 
         assert all(len(tool["description"]) < 1000 for tool in found)
 
 
-ENDLESS_NAME = "a-" * 24_000
-"""The worst that an expression for secrets can be given."""
-
-
-async def test_an_endless_name_delays_nobody(tmp_path: Path) -> None:
-    """Nor does the line of the log that tells what became of its tool."""
-    lister = Lister()
-    async with attacking(tmp_path, lister, {"disabled_tools": []}) as (arena, client):
-        for number in range(100):
-            lister.text = listed([{"name": f"{ENDLESS_NAME}{number}", "description": "Hidden\u200b text."}])
-            assert "result" in await list_of(client)
-        assert "policy changed a tool" in arena.log
-        assert max(map(len, arena.log.splitlines())) < 4096
-
-
 async def test_a_server_that_says_without_pause_that_its_tools_changed(tmp_path: Path) -> None:
     """Ten clients list and call meanwhile; the calls end, and the list is not read once for each of its words."""
     lister = Lister(listed(rich(500)), shouts=True)

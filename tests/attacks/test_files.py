@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ import pytest
 
 from tests.attacks.arena import Arena, attacked
 from tests.e2e.processes import Adapter, adapter
-from tests.edge.file_tools import FORM, call
+from tests.edge.file_tools import FORM, call, form, rpc, text_of
 from tests.edge.raw import Exchange, RawClient, RawUpstream, result
 from tests.waiting import until
 
@@ -186,6 +187,67 @@ async def test_tool_that_never_stops_writing_is_read_to_the_cap(tmp_path: Path) 
         over.set()
 
 
+KINDS = ("pipe", "device", "socket", "link", "directory")
+
+
+def make(kind: str, path: Path, secret: Path) -> None:
+    """Put something there that is no file of the tool's."""
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as bound:
+                # Its name would be too long as a path.
+                here = os.open(path.parent, os.O_PATH)
+                bound.bind(f"/proc/self/fd/{here}/{path.name}")
+                os.close(here)
+        case "link":
+            path.symlink_to(secret)
+        case "directory":
+            path.mkdir()
+
+
+async def test_what_is_swapped_in_while_it_is_captured_is_no_file(tmp_path: Path) -> None:
+    """Nothing waits at a pipe or reads a device without end, and nothing of another file comes out."""
+    secret = tmp_path / "secret.txt"
+    secret.write_bytes(b"secret")
+    kind, over = "", threading.Event()
+
+    def swap(path: Path, kind: str, over: threading.Event) -> None:
+        other = path.with_name("other")
+        while not over.is_set():
+            with contextlib.suppress(OSError):
+                make(kind, other, secret)
+                if kind == "directory":
+                    path.unlink()
+                other.rename(path)
+                if kind == "directory":
+                    path.rmdir()
+                other.write_bytes(b"honest")
+                other.replace(path)
+
+    def begin(path: Path) -> None:
+        path.write_bytes(b"honest" * 1000)
+        threading.Thread(target=swap, args=(path, kind, over), daemon=True).start()
+
+    async with scene(tmp_path, begin) as arena, attacker(arena) as client:
+        for kind in 20 * KINDS:
+            over = threading.Event()
+            try:
+                async with asyncio.timeout(20):
+                    meta = (await call(client, "write", {}))["_meta"]
+                if "artifact" not in meta:
+                    assert "could not be captured" in meta["artifact_error"], kind
+                    continue
+                read = await rpc(client, "resources/read", {"uri": meta["artifact"]["artifact_uri"]})
+                contents = read.get("contents", [{"text": ""}])[0]["text"]
+                assert contents.replace("honest", "") == "", kind
+            finally:
+                over.set()
+
+
 # --- in forms -------------------------------------------------------------------------------------------------
 
 
@@ -236,6 +298,71 @@ async def test_head_of_a_part_has_an_end(tmp_path: Path) -> None:
             async with attacker(arena) as client, asyncio.timeout(10):
                 assert (await refused(client, body))[0] == 400, body[:60]
         assert list((tmp_path / "data" / "uploads").rglob("*")) == []
+
+
+NAMES = [
+    "../../../etc/passwd",
+    "..\\..\\boot.ini",
+    ".",
+    "..",
+    "/",
+    "\\",
+    "~root/.ssh/authorized_keys",
+    "C:\\Windows\\win.ini",
+    "\\\\host\\share\\file",
+    "file:///etc/passwd",
+    "con",
+    "NUL.txt",
+    "a\u202egpj.exe",
+    "名前.txt",
+    "e\u0301.txt",
+    "\u200b.txt",
+    ".htaccess",
+    "-rf",
+    "$(reboot)",
+    "`reboot`",
+    "a;b|c&d",
+    "<script>alert(1)</script>.html",
+    "a\tb\x01c",
+    " ",
+    "a" * 4000,
+    "😀" * 900,
+    "%2e%2e%2f",
+    "%00.txt",
+    "a%0D%0ASet-Cookie: x=1.txt",
+]
+
+
+async def test_names_are_only_names(tmp_path: Path) -> None:
+    """As upload and as what a caller wants a tool's file to be called: it lies in its own directory, and comes back."""
+    told: list[Path] = []
+
+    def write(path: Path) -> None:
+        told.append(path)
+        path.write_bytes(b"honest")
+
+    root = tmp_path / "data"
+    sections: dict[str, Any] = {"core": {"allow_artifacts_download": True}}
+    async with scene(tmp_path, write, **sections) as arena, attacker(arena) as client:
+        for name in NAMES:
+            head, answer = await client.request(
+                "POST", form(b"hello", name.replace('"', "%22")), "/upload/upstream", content_type=FORM
+            )
+            assert head.status == 200, (name, answer)
+            handle = orjson.loads(answer)["upload_handle"]
+            assert text_of(await call(client, "read", {"path": handle})) == "done"
+            told_of = (await call(client, "write", {"filename": name}))["_meta"]["artifact"]
+            assert (
+                told[-1].resolve().is_relative_to(root / "artifacts")
+                and told[-1].parent.name == told_of["artifact_id"]
+            )
+            link = "/artifacts/" + told_of["download_url"].partition("/artifacts/")[2]
+            head, content = await client.request("GET", b"", link)
+            assert (head.status, content) == (200, b"honest")
+            assert head["content-disposition"].startswith("attachment; ") and head.get("set-cookie") is None
+        for path in [*(root / "uploads").rglob("*"), *(root / "artifacts").rglob("*")]:
+            copied = (path.parents[1] / path.name).is_file()
+            assert path.is_dir() or len(path.relative_to(root).parts) == (5 if copied else 4)
 
 
 # --- in rounds ------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+import random
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from tests.attacks.arena import Arena, attacked
 from tests.edge.raw import Exchange, RawUpstream, Script, call_body
+from tests.wire.readers import MATCHES, pairs, value
 
 pytestmark = pytest.mark.e2e
 
@@ -115,6 +117,114 @@ async def test_batches_hold_nobody_up(tmp_path: Path) -> None:
 
 
 # --- another message behind the adapter than before it --------------------------------------------------------
+
+
+def misread(members: Any) -> Iterator[str]:
+    """The tools that some reader takes a message, or any of a list of them, for a call of."""
+    for message in members if isinstance(members, list) else [members]:
+        for match in MATCHES:
+            for last in (False, True):
+                method = value(message, "method", match, last=last)
+                if isinstance(method, str) and match(method).strip("/ ") == match("tools/call"):
+                    params = value(message, "params", match, last=last)
+                    name = value(params, "name", match, last=last)
+                    name = params[0] if isinstance(params, list) and params else name
+                    yield from (
+                        (match(each).strip() for each in name)
+                        if isinstance(name, list)
+                        else [match(str(name)).strip()]
+                    )
+
+
+class Smuggler:
+    """Writes messages that hold a call of ``hidden`` for somebody; what it writes follows from its seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)
+
+    def key(self, name: str) -> str:
+        """A name, or what some reader takes for it."""
+        draw = self._draw
+        if draw.random() < 0.9:
+            return name
+        swapped = name.replace(*draw.choice([("s", "ſ"), ("i", "ı"), ("a", "ａ"), ("e", "é"), ("x", "x")]))
+        name = draw.choice([name.upper(), name.title(), swapped])
+        at = draw.randrange(len(name) + 1)
+        name = name[:at] + draw.choice(["", "", " ", "\u200b", "\0", "_", "\u0301", "\ud800"]) + name[at:]
+        return name + draw.choice(["", "", "\0x", "\t"])
+
+    def text(self, said: str) -> str:
+        """A text as JSON may spell it."""
+        if self._draw.random() < 0.3:
+            return '"' + "".join(f"\\u{ord(each):04x}" for each in said) + '"'
+        return json.dumps(said)
+
+    def object(self, members: list[tuple[str, str]]) -> str:
+        self._draw.shuffle(members)
+        return "{" + ",".join(f"{self.text(self.key(name))}:{inner}" for name, inner in members) + "}"
+
+    def message(self) -> bytes:
+        """One message, or several of a batch."""
+        if self._draw.random() < 0.2:
+            return b"[" + self._one() + b"," + self._one() + b"]"
+        return self._one()
+
+    def _one(self) -> bytes:
+        draw = self._draw
+        tools = [
+            self.text(
+                draw.choice(
+                    ["hidden", "seen", "seen", "seen", " hidden", "HIDDEN", "hidden\0x", "hid\u200bden"]
+                )
+            )
+            for _ in range(2)
+        ]
+        tools.append('["hidden"]')
+        names = [("name", draw.choice(tools)) for _ in range(draw.choice([1, 1, 1, 2]))]
+        params = self.object([*names, ("arguments", "{}")])
+        params = '["hidden",{}]' if draw.random() < 0.1 else params
+        methods = [
+            "tools/call",
+            "tools/call",
+            "ping",
+            "Tools/Call",
+            "tools/list",
+            " tools/call",
+            "tools//call",
+        ]
+        members = [("jsonrpc", '"2.0"'), ("id", draw.choice(["1", '"1"', "1.0"])), ("params", params)]
+        members += [("method", self.text(draw.choice(methods))) for _ in range(draw.choice([1, 1, 1, 2]))]
+        members += [
+            (name, "{}") for name in draw.choices(["result", "error", "task"], k=draw.choice([0, 0, 1]))
+        ]
+        return self.object(members).encode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(("pinning", "version"), [("off", "2025-11-25"), ("block", "2025-03-26")])
+async def test_no_reader_behind_finds_a_call_of_a_hidden_tool(
+    tmp_path: Path, pinning: str, version: str
+) -> None:
+    """Whatever is sent to a server, none of all readers of what it gets is told to call that tool."""
+    got: list[bytes] = []
+
+    async def script(exchange: Exchange) -> None:
+        got.append(exchange.body)
+        await answering(exchange)
+
+    smuggler = Smuggler(7)
+    core = {"tool_definition_pinning": {"mode": pinning}}
+    async with (
+        served(script, version=version, hearing=script) as upstream,
+        attacked(tmp_path, upstream.url, server=DISABLED, core=core) as arena,
+        arena.client() as client,
+    ):
+        await client.initialize()
+        for _ in range(800):
+            await client.request("POST", smuggler.message())
+        assert (await client.request("POST", call_body("seen")))[0].status == 200
+    assert len(got) > 20
+    for body in got:
+        assert "hidden" not in map(str.lower, misread(pairs(body))), body
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,18 @@ import pytest
 from adapter.errors import IssuerUnavailable
 from adapter.rules.access.principals import Principals
 from tests.attacks.arena import Arena, attacked
-from tests.attacks.issuer import Issuer, issuing
+from tests.attacks.issuer import Issuer, answer, issuing
 from tests.attacks.test_tokens import (
     CURVE,
     GOOD,
     KEYS,
-    NO_PINGS,
     bearing,
-    checking,
     drip,
     hang,
     misshapen,
     naming,
     of_another_key,
     pour,
-    refused,
     said,
     saying,
     without_signature,
@@ -42,8 +39,10 @@ from tests.pipeline.issuer import document, jwk, rsa_key, token
 
 pytestmark = pytest.mark.e2e
 
+MIB = 1 << 20
 BASE = "https://tools.example"
 STATIC = {"agent": "static-token-of-the-agent", "quiet": "static-token-of-the-bystander"}
+NO_PINGS = {"upstream_ping": {"enabled": False}}
 INITIALIZE = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
@@ -107,29 +106,22 @@ async def called(client: RawClient, value: str) -> tuple[Head, bytes]:
 # --- forged tokens ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("door", ["adapter", "tool"])
-async def test_no_forged_token_opens_a_door(tmp_path: Path, door: str) -> None:
+async def test_no_forged_token_opens_the_door(tmp_path: Path) -> None:
     """Whatever it says of its key, its algorithm, its time and its reader; the keys are fetched once, and nothing from
     where a token says. No token is in the log."""
-    async with AsyncExitStack() as stack:
-        elsewhere = await stack.enter_async_context(issuing())
-        keys = await stack.enter_async_context(issuing(KEYS))
-        if door == "adapter":
-            opening = guarded(tmp_path, trusted(keys, audience="adapter"))
-        else:
-            opening = checking(tmp_path, keys.url)
-        arena, upstream = await stack.enter_async_context(opening)
+    async with (
+        issuing() as elsewhere,
+        issuing(KEYS) as keys,
+        guarded(tmp_path, trusted(keys, audience="adapter")) as (arena, upstream),
+    ):
         forged = [*without_signature(), *of_another_key(), *naming(elsewhere.url), *saying(), *misshapen()]
         good = [token(GOOD, "RS256", said(), kid="k1"), token(CURVE, "ES256", said(), kid="k3")]
         async with arena.client() as client:
             assert await opened(client, **bearing(good[0])) == 200
             for number, each in enumerate(forged):
-                head, answered = await called(client, each)
-                if door == "adapter":
-                    assert head.status == 401, (each, head)
-                    assert 'error="invalid_token"' in (head.get("www-authenticate") or ""), each
-                else:
-                    assert head.status == 200 and refused(orjson.loads(answered)), (each, answered)
+                head, _ = await called(client, each)
+                assert head.status == 401, (each, head)
+                assert 'error="invalid_token"' in (head.get("www-authenticate") or ""), each
                 if number % 20 == 0:
                     for fine in good:
                         assert orjson.loads((await called(client, fine))[1]) == orjson.loads(result(1))
@@ -137,6 +129,22 @@ async def test_no_forged_token_opens_a_door(tmp_path: Path, door: str) -> None:
         assert len(keys.asked) == 1 and elsewhere.asked == []
         log = arena.log
         assert not any(each in log for each in (*good, *forged) if len(each) > 200)
+
+
+async def test_a_flood_of_tokens_costs_nobody_else(tmp_path: Path) -> None:
+    """Thousands of tokens with good form and made-up keys, each another: little memory, and few fetches."""
+    async with issuing(KEYS) as keys, guarded(tmp_path, trusted(keys)) as (arena, _):
+        async with arena.client() as client:
+            assert await opened(client, **bearing(aimed())) == 200
+            before = arena.resident_bytes()
+            thief = rsa_key("thief")
+            padding = "x" * 4000
+            for number in range(1500):
+                each = token(thief, "RS256", said(jti=number, pad=padding), kid=f"made up {number}")
+                assert (await called(client, each))[0].status == 401
+            assert arena.resident_bytes() - before < 32 * MIB
+            assert orjson.loads((await called(client, aimed()))[1]) == orjson.loads(result(1))
+        assert len(keys.asked) <= 3
 
 
 # --- tokens for others --------------------------------------------------------------------------------------------
@@ -285,12 +293,21 @@ async def test_another_host_learns_and_gets_nothing(tmp_path: Path) -> None:
 # --- issuers that lead elsewhere ----------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def describing(**members: Any) -> AsyncIterator[Issuer]:
-    """An issuer that answers everything with its metadata, which has these members."""
-    async with issuing() as issuer:
+def describing(**members: Any) -> Callable[[Issuer], bytes]:
+    """The metadata of an issuer with these members."""
+
+    def describe(issuer: Issuer) -> bytes:
         own = f"http://127.0.0.1:{issuer.port}"
-        issuer.document = json.dumps({"issuer": own, "jwks_uri": f"{own}/keys", **members}).encode()
+        return json.dumps({"issuer": own, "jwks_uri": f"{own}/keys", **members}).encode()
+
+    return describe
+
+
+@asynccontextmanager
+async def described(describe: Callable[[Issuer], bytes]) -> AsyncIterator[Issuer]:
+    """An issuer that answers everything with its metadata."""
+    async with issuing() as issuer:
+        issuer.document = describe(issuer)
         yield issuer
 
 
@@ -316,29 +333,55 @@ ELSEWHERE: tuple[Any, ...] = (
 
 
 async def test_no_issuer_sends_us_elsewhere(tmp_path: Path) -> None:
-    """Keys at an address that metadata may not name are not asked for, and the log does not quote it; nor are those
-    of metadata that name another issuer."""
+    """Keys at an address that metadata may not name are not asked for, and the sentence does not quote it."""
     async with issuing(KEYS) as elsewhere, AsyncExitStack() as stack:
         port = str(elsewhere.port)
-        metadata: list[Entry] = [{"issuer": "https://id.example"}, {"issuer": None}]
+        issuers = {}
         for where in ELSEWHERE:
-            metadata.append({"jwks_uri": where.replace("{port}", port) if isinstance(where, str) else where})
-        issuers = [await stack.enter_async_context(describing(**each)) for each in metadata]
-        names = [f"http://127.0.0.1:{issuer.port}" for issuer in issuers]
-        arena, upstream = await stack.enter_async_context(
-            guarded(tmp_path, *(trusted(issuer=name) for name in names))
-        )
-        for name, issuer, each in zip(names, issuers, metadata, strict=True):
+            url = where.replace("{port}", port) if isinstance(where, str) else where
+            issuer = await stack.enter_async_context(described(describing(jwks_uri=url)))
+            issuers[f"http://127.0.0.1:{issuer.port}"] = where
+        arena, upstream = await stack.enter_async_context(guarded(tmp_path, *map(trusting, issuers)))
+        for name, where in issuers.items():
             async with arena.client() as client, asyncio.timeout(8):
-                assert await opened(client, **bearing(of(name))) in (401, 503), each
-            assert "/keys" not in issuer.asked, each
+                assert await opened(client, **bearing(of(name))) in (401, 503), where
         assert upstream.seen == [] and elsewhere.asked == []
         assert port not in arena.log.replace(f"--port {port}", "")
+
+
+def trusting(name: str) -> Entry:
+    """An entry of ``core.auth.oauth.issuers``, whose keys are where its metadata says."""
+    return trusted(issuer=name)
 
 
 def of(name: str) -> str:
     """A token of the issuer with that name."""
     return token(GOOD, "RS256", said(iss=name, aud=f"{BASE}/mcp"), kid="k1")
+
+
+OTHERS: dict[str, Callable[[Issuer], bytes]] = {
+    "other": describing(issuer="https://id.example"),
+    "none": describing(issuer=None),
+    "list": describing(issuer=["http://127.0.0.1"]),
+    "no object": lambda _: b"[]",
+    "deep": lambda _: b"[" * MIB,
+    "endless": lambda _: b'{"issuer":' + b" " * (2 * MIB),
+    "empty": lambda _: b"",
+}
+
+
+async def test_metadata_of_another_issuer_is_none(tmp_path: Path) -> None:
+    """Nor are its keys used, which it would have us take for those of the trusted one."""
+    async with AsyncExitStack() as stack:
+        issuers = {
+            kind: await stack.enter_async_context(described(describe)) for kind, describe in OTHERS.items()
+        }
+        names = {kind: f"http://127.0.0.1:{each.port}" for kind, each in issuers.items()}
+        arena, _ = await stack.enter_async_context(guarded(tmp_path, *map(trusting, names.values())))
+        for kind, issuer in issuers.items():
+            async with arena.client() as client:
+                assert await opened(client, **bearing(of(names[kind]))) in (401, 503), kind
+            assert "/keys" not in issuer.asked, kind
 
 
 async def test_issuers_that_do_not_answer_lock_nobody_else_out(tmp_path: Path) -> None:
@@ -362,3 +405,20 @@ async def test_issuers_that_do_not_answer_lock_nobody_else_out(tmp_path: Path) -
         assert set(fine) == {200}
         assert set(await asked) <= {401, 503}
         assert all(len(each.asked) <= 2 for each in bad)
+
+
+async def test_known_keys_outlive_their_issuer(tmp_path: Path) -> None:
+    """An issuer that is gone locks nobody out whose key is known; an unknown key stays unknown."""
+    async with issuing(KEYS) as keys, guarded(tmp_path, trusted(keys)) as (arena, _):
+        async with arena.client() as client:
+            assert await opened(client, **bearing(aimed())) == 200
+
+            async def broken(writer: asyncio.StreamWriter) -> None:
+                await answer(writer, b"<html>maintenance</html>")
+
+            keys.script = broken
+            for number in range(20):
+                assert (await called(client, aimed(jti=str(number))))[0].status == 200
+                stranger = token(rsa_key("thief"), "RS256", said(aud=f"{BASE}/mcp"), kid=f"new {number}")
+                assert status_of(*await called(client, stranger)) in (401, 503)
+        assert len(keys.asked) <= 3

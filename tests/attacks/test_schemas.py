@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import signal
 import subprocess
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -74,6 +77,13 @@ def workers_of(arena: Arena) -> set[int]:
     return set(map(int, listed.stdout.split()))
 
 
+async def first_workers(arena: Arena) -> set[int]:
+    """The same, as soon as there is one."""
+    while not (found := workers_of(arena)):
+        await asyncio.sleep(0.02)
+    return found
+
+
 @contextlib.asynccontextmanager
 async def hostile(
     place: Path, schemas: Mapping[str, dict[str, Any]] = {TOOL: DOUBLING}, **sections: Any
@@ -117,6 +127,30 @@ async def test_a_check_of_any_schema_and_value_ends_and_delays_nobody(
 
 
 @pytest.mark.e2e
+async def test_many_checks_at_once_are_refused_rather_than_kept(tmp_path: Path) -> None:
+    """Those that may wait are answered, the others are told the setting, and one's queue is not another's."""
+    async with hostile(tmp_path) as arena:
+
+        async def validated() -> int:
+            async with arena.client() as client:
+                head, body = await client.request("POST", b"{}", VALIDATE)
+                assert head.status == 200 or b"are waiting already" in body
+                return head.status
+
+        asked = [asyncio.create_task(validated()) for _ in range(30)]
+        statuses: Counter[int] = Counter()
+        for first in asyncio.as_completed(asked):
+            statuses[await first] += 1
+            # Each takes two seconds, one after the other: all others are waiting then.
+            if statuses[200] >= 1 and statuses[429] >= 19:
+                break
+        assert 19 <= statuses[429] <= 22 and statuses[200] >= 1
+        for each in asked:
+            each.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+
+@pytest.mark.e2e
 async def test_who_has_no_token_makes_no_work(tmp_path: Path) -> None:
     """With authentication on a check is refused before the server is asked for the schema, and costs nothing."""
     protected = {"auth": {"enabled": True, "tokens": [{"name": "ann", "token": TOKEN}]}}
@@ -137,3 +171,21 @@ async def test_who_has_no_token_makes_no_work(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
         head, _ = await validating
         assert head.status == 200 and seen
+
+
+@pytest.mark.e2e
+async def test_a_killed_process_is_replaced_and_none_is_left_behind(tmp_path: Path) -> None:
+    """What was being checked has an answer, the next check another process, and the adapter's end is theirs."""
+    async with hostile(tmp_path) as arena:
+        async with arena.client() as client:
+            for _ in range(3):
+                validating = asyncio.create_task(client.request("POST", b"{}", VALIDATE))
+                for pid in await first_workers(arena):
+                    os.kill(pid, signal.SIGKILL)
+                head, body = await validating
+                assert head.status == 200
+                assert b"the worker process has failed" in body
+        async with arena.client() as client:
+            await client.send("POST", b"{}", VALIDATE)
+            left = await first_workers(arena)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in left)

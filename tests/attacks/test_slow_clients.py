@@ -182,3 +182,21 @@ async def sent_large(client: RawClient) -> Head:
     """Make a call of 300 KB, and return the head of its answer."""
     await client.send("POST", call_body() + b" " * 300_000)
     return await client.head()
+
+
+async def test_requests_of_open_streams_take_no_memory(tmp_path: Path, upstream: RawUpstream) -> None:
+    """Not in the books alone: a hundred streams whose requests had a megabyte each cost a few."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.gone()
+
+    upstream.script = script
+    async with attacked(tmp_path, upstream.url) as arena, crowd(arena.client, 100) as slow:
+        before = arena.resident_bytes()
+        for client in slow:
+            await client.initialize()
+            await client.send("POST", call_body() + b" " * MIB)
+            assert (await client.head()).status == 200
+            upstream.seen.clear()
+        assert arena.resident_bytes() - before < SLACK

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,8 +13,8 @@ import pytest
 
 from tests.attacks.arena import Arena, attacked
 from tests.attacks.crowd import AT_ONCE, crowd
-from tests.attacks.test_upstreams import ask, clients
-from tests.e2e.processes import START_TIMEOUT, adapter, start
+from tests.attacks.test_upstreams import ask, clients, open_streams, streaming
+from tests.e2e.processes import adapter
 from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body, read_body
 
 pytestmark = pytest.mark.e2e
@@ -24,19 +23,6 @@ MIB = 1 << 20
 MANY = 2_000
 NO_PINGS = {"upstream_ping": {"enabled": False}}
 ROOM = {**NO_PINGS, "upstream": {"max_connections": MANY}}
-
-
-@contextlib.asynccontextmanager
-async def streaming(place: Path) -> AsyncIterator[int]:
-    """The port of the benchmark's upstream, a process of its own whose streams stay open."""
-    async with await start([sys.executable, "-m", "tests.bench.upstream"], place / "upstream.log") as up:
-        yield int(await up.line(START_TIMEOUT))
-
-
-async def open_streams(port: int) -> int:
-    """Streams that are open at the benchmark's upstream."""
-    async with RawClient(port) as client:
-        return int((await client.request("GET", path="/streams"))[1])
 
 
 async def opened(some: list[RawClient], sessions: list[str | None]) -> Counter[int]:
@@ -72,7 +58,7 @@ async def gone(port: int) -> None:
 async def test_thousands_of_streams_are_held(tmp_path: Path, sessions: int) -> None:
     """By one principal, in one session or in many: what each takes of memory is bounded and given back."""
     async with (
-        streaming(tmp_path) as port,
+        streaming(tmp_path) as (_, port),
         attacked(tmp_path, f"http://127.0.0.1:{port}/mcp", core=ROOM) as arena,
         clients(arena, sessions) as owners,
     ):
@@ -94,7 +80,7 @@ async def test_thousands_of_streams_are_held(tmp_path: Path, sessions: int) -> N
 async def test_streams_that_come_and_go(tmp_path: Path) -> None:
     """Two thousand, each dropped as soon as it is asked for or has begun: nothing of them stays, at either end."""
     async with (
-        streaming(tmp_path) as port,
+        streaming(tmp_path) as (_, port),
         attacked(tmp_path, f"http://127.0.0.1:{port}/mcp", core=ROOM) as arena,
         clients(arena, 1) as (owner,),
     ):
@@ -160,7 +146,7 @@ async def cramped(place: Path, files: int) -> AsyncIterator[tuple[int, Path]]:
     """The adapter on a system that gives it so few open files; its port and its log."""
     few = ["sh", "-c", f'ulimit -Sn {files}; ulimit -Hn {files}; exec "$@"', "sh"]
     async with (
-        streaming(place) as port,
+        streaming(place) as (_, port),
         adapter(place, f"http://127.0.0.1:{port}/mcp", launcher=few, core=NO_PINGS) as front,
     ):
         yield front.port, place / "adapter.log"

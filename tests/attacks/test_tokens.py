@@ -1,4 +1,4 @@
-"""Forged tokens by the list, and issuers whose keys do not come: no tool is called, and nobody else notices."""
+"""Forged tokens by the list, and issuers whose keys do not come: nobody is let in, and nobody else notices."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def bearing(value: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def checking(place: Path, keys: str) -> AsyncIterator[tuple[Arena, RawUpstream]]:
+async def guarded(place: Path, keys: str) -> AsyncIterator[tuple[Arena, RawUpstream]]:
     """The attacked server, whose tools are for those with a token of the issuer at ``keys``."""
     async with (
         RawUpstream(done) as upstream,
@@ -243,6 +243,27 @@ def refused(answered: Json) -> bool:
     return bool(answered["result"]["_meta"]["adapter/error"]["stage"] == "auth")
 
 
+async def test_no_forged_token_lets_anybody_in(tmp_path: Path) -> None:
+    """Whatever it says of its key, its algorithm, its time and its reader; good ones pass before, between and after.
+
+    The keys are fetched once, and nothing is fetched from where a token says.
+    """
+    async with issuing() as elsewhere, issuing(KEYS) as issuer, guarded(tmp_path, issuer.url) as (arena, up):
+        forged = [*without_signature(), *of_another_key(), *naming(elsewhere.url), *saying(), *misshapen()]
+        good = [token(GOOD, "RS256", said(), kid="k1"), token(CURVE, "ES256", said(), kid="k3")]
+        async with arena.client() as client:
+            await client.initialize()
+            for number, each in enumerate(forged):
+                status, answered = await called(client, each)
+                assert status == 200 and refused(answered), (each, answered)
+                if number % 20 == 0:
+                    for fine in good:
+                        assert (await called(client, fine))[1] == orjson.loads(result(1))
+        ran = len(up.calls("tools/call"))
+        assert ran == 2 * len(range(0, len(forged), 20))
+        assert len(issuer.asked) == 1 and elsewhere.asked == []
+
+
 async def test_made_up_keys_make_one_fetch(tmp_path: Path) -> None:
     """Calls with key ids of their own: a hundred that leave before the answer, one after the other, and five hundred
     that stay."""
@@ -251,7 +272,7 @@ async def test_made_up_keys_make_one_fetch(tmp_path: Path) -> None:
         await asyncio.sleep(2)
         await answer(writer, KEYS)
 
-    async with issuing(script=slowly) as issuer, checking(tmp_path, issuer.url) as (arena, _):
+    async with issuing(script=slowly) as issuer, guarded(tmp_path, issuer.url) as (arena, _):
         async with arena.client() as first:
             await first.initialize()
             turn = asyncio.Semaphore(50)

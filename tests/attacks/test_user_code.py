@@ -217,6 +217,15 @@ async def test_w_code_that_hangs_keeps_nobody_else_waiting(tmp_path: Path) -> No
                 assert 0.9 * LIMIT < took < LIMIT + 2, how
 
 
+async def test_w_a_context_factory_that_hangs_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    """It stands before every planned tool, and before none that is piped."""
+    tool = {"name": "t", "handler": "code.py#fine"}
+    async with shop(tmp_path, [tool], context={"factory": "code.py#sleeps"}) as arena:
+        answers = await asyncio.gather(*(called(arena, "t") for _ in range(AT_ONCE)))
+    assert [stage_of(result) for result, _ in answers] == [("context", "timeout")] * AT_ONCE
+    assert all(result["content"][0]["text"] == "context unavailable" for result, _ in answers)
+
+
 async def test_w_code_that_never_ends_is_given_up(tmp_path: Path) -> None:
     """Generators that tell of progress or of nothing, and a loop: at their deadline their callers are answered."""
     ways = ("steps", "asteps", "silent_steps", "silent_asteps", "spins")
@@ -226,6 +235,16 @@ async def test_w_code_that_never_ends_is_given_up(tmp_path: Path) -> None:
             for result, took in answers:
                 assert stage_of(result) == ("handler", "timeout"), how
                 assert took < LIMIT + 2, how
+
+
+async def test_w_what_is_too_large_is_no_result(tmp_path: Path) -> None:
+    """What a script in process returns is measured before it is written; none of it may hold the interpreter."""
+    tools = [{"name": how, "handler": f"code.py#{how}"} for how in ("large", "many")]
+    async with shop(tmp_path, tools, stages={"*": {"limits": {"timeout": 20}}}) as arena:
+        for how in ("large", "many"):
+            result, _ = await called(arena, how)
+            assert stage_of(result)[0] == "handler", how
+            assert "has more than" in result["content"][0]["text"], how
 
 
 SAID = {
@@ -299,3 +318,14 @@ async def test_w_an_adapter_that_ends_leaves_no_program(tmp_path: Path, ending: 
         for program in programs:
             await gone(tmp_path / program)
     await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_w_the_list_of_clients_is_no_list_of_threads(tmp_path: Path) -> None:
+    """With a hundred threads left over no other is begun, and every caller hears why."""
+    tools = [{"name": "t", "handler": "code.py#sleeps"}, {"name": "quick", "handler": "code.py#waits"}]
+    stages = {"t": {"limits": {"timeout": 0.2}}}
+    async with shop(tmp_path, tools, stages=stages) as arena:
+        for _ in range(14):
+            answers = await asyncio.gather(*(called(arena, "t") for _ in range(AT_ONCE)))
+        texts = {result["content"][0]["text"] for result, _ in answers}
+        assert any("are still running" in text for text in texts), texts

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from adapter.app.access.grants import UpstreamGrants
 from adapter.edge.grant_pages import consent_page, failed_page, granted_page, leaving_page
-from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.granting import (
     BASE,
     TOKENS,
@@ -18,10 +20,14 @@ from tests.edge.granting import (
     Scene,
     StartScene,
     confirmation,
+    first,
     modern_meta,
+    protected,
     scene_of,
 )
-from tests.edge.raw import INITIALIZE, MODERN_VERSION, RawClient, call_body, read_chunk
+from tests.edge.raw import INITIALIZE, MODERN_VERSION, RawClient, accepted, call_body, read_chunk
+from tests.edge.replicating import PATIENCE, Replica, site
+from tests.oauth.grants.scripted_issuer import issuing
 
 
 @pytest.fixture
@@ -45,6 +51,22 @@ async def test_a_call_goes_on_with_the_grant_of_its_own_caller(it: Scene) -> Non
         answer = await it.call(who)
         assert answer["result"]["content"][0]["text"] == who
     assert {it.issuer.tokens[token] for token in it.seen_tokens()} == {"alice", "bob"}
+
+
+async def test_tokens_that_end_amid_the_calls_of_two_people_stay_apart(it: Scene) -> None:
+    """Both are refused at once, ten times each: two renewals, and nobody's call goes on with the other's token."""
+    for who in TOKENS:
+        await it.grant(who)
+        await it.call(who)
+    assert it.front.app.grants is not None
+    it.front.app.grants.servers["raw"].just_renewed = 0.0
+    for token in it.seen_tokens():
+        it.issuer.expire(token)
+    callers = [who for _ in range(10) for who in TOKENS]
+    answers = await asyncio.gather(*(it.call(who) for who in callers))
+    assert [each["result"]["content"][0]["text"] for each in answers] == callers
+    renewals = [each for each in it.issuer.requests if each["grant_type"] == "refresh_token"]
+    assert (len(renewals), it.issuer.reuses) == (2, 0)
 
 
 async def test_no_grant_means_no_call(it: Scene) -> None:
@@ -232,6 +254,13 @@ async def test_a_modern_client_that_opens_links_is_asked_for_input(it: Scene) ->
     assert request["params"]["url"].startswith("http://127.0.0.1:8932/authorize/raw/")
 
 
+async def test_a_modern_client_without_links_gets_a_failed_tool(it: Scene) -> None:
+    """The link stands in the text, which the model shows."""
+    result = (await it.modern("alice", FORMS))["result"]
+    assert result["isError"]
+    assert "/authorize/raw/" in result["content"][0]["text"]
+
+
 async def test_a_retry_waits_for_the_person(it: Scene) -> None:
     """A client that says "accept" at once is answered when the grant is there, and the upstream sees no word of it."""
     request = (await it.modern("alice", URLS))["result"]["inputRequests"]["mcp-file-adapter/grant"]
@@ -315,6 +344,15 @@ def expire_token(it: Scene) -> None:
     it.issuer.expire(it.seen_tokens()[-1])
 
 
+async def test_an_ended_token_is_renewed_within_the_call(it: Scene) -> None:
+    """The upstream's 401 costs one renewal, and the client sees nothing of it."""
+    await it.grant()
+    assert (await it.call())["result"]["content"][0]["text"] == "alice"
+    expire_token(it)
+    assert (await it.call())["result"]["content"][0]["text"] == "alice"
+    assert [each["grant_type"] for each in it.issuer.requests] == ["authorization_code", "refresh_token"]
+
+
 async def test_an_ended_grant_is_asked_for_again(it: Scene) -> None:
     """When the server takes the refresh token no more, the person gets a new link."""
     await it.grant()
@@ -336,6 +374,73 @@ async def test_the_http_api_says_where_to_go(scene: StartScene) -> None:
 
 
 # --- grants over three whole adapters with one store: each request of a person or a client meets any of them
+
+
+CORE = {
+    "public_base_url": BASE,
+    "auth": {"enabled": True, "tokens": [{"name": name, "token": token} for name, token in TOKENS.items()]},
+}
+
+
+def parts(replica: Replica) -> UpstreamGrants:
+    assert replica.app.grants is not None
+    return replica.app.grants
+
+
+def front(replica: Replica) -> Adapter:
+    return Adapter(replica.app, replica.port)
+
+
+async def asked(replica: Replica, session: str, body: bytes) -> Any:
+    async with replica.client(session) as client:
+        _, answer = await client.request("POST", body, authorization=ALICE)
+    return orjson.loads(answer)
+
+
+async def test_a_grant_on_three_replicas(tmp_path: Path, upstream: StartUpstream) -> None:
+    """The link comes from the first, the page from the second, the redirect goes to the third; a client that listens at
+    the second hears of it, and ten calls at all of them renew the grant once.
+    """
+    async with issuing() as issuer:
+        script, _ = protected(issuer)
+        async with upstream(script, hearing=accepted) as up:
+            auth = {"upstream": {"url": up.url, "auth": {"type": "authorization_code"}}}
+            async with site(tmp_path, auth, core=CORE) as place:
+                replicas = [await place.start(name) for name in ("one", "two", "three")]
+                one, two, three = replicas
+                message = orjson.loads(INITIALIZE)
+                message["params"]["capabilities"] = {"elicitation": {"url": {}}}
+                async with one.client() as client:
+                    head, _ = await client.request("POST", orjson.dumps(message), authorization=ALICE)
+                session = head["mcp-session-id"]
+                error = (await asked(one, session, call_body()))["error"]
+                assert error["code"] == -32042
+                (elicitation,) = error["data"]["elicitations"]
+
+                async with two.client(session) as stream:
+                    await stream.send("GET", accept="text/event-stream", authorization=ALICE)
+                    assert (await stream.head()).status == 200
+                    # The first chunk says that the stream is open.
+                    await read_chunk(stream.reader)
+                    browser = Browser(front(two), TOKENS["alice"])
+                    redirect = issuer.consent(await browser.start(elicitation["url"]), "alice")
+                    browser.front = front(three)
+                    assert (await browser.get(redirect))[0].status == 200
+                    async with asyncio.timeout(PATIENCE):
+                        heard = await read_chunk(stream.reader)
+                    assert elicitation["elicitationId"] == first(r'"elicitationId":"([^"]+)"', heard.decode())
+
+                for replica in replicas:
+                    answer = await asked(replica, session, call_body())
+                    assert answer["result"]["content"][0]["text"] == "alice"
+                    parts(replica).servers["raw"].just_renewed = 0.0
+                issuer.expire(next(iter(issuer.tokens)))
+                answers = await asyncio.gather(
+                    *(asked(replicas[number % 3], session, call_body(number=number)) for number in range(10))
+                )
+                assert {each["result"]["content"][0]["text"] for each in answers} == {"alice"}
+                assert len(issuer.requests) == 2
+                assert issuer.reuses == 0
 
 
 # --- the pages of grants: nothing that comes from elsewhere is more than text in them --------------------------

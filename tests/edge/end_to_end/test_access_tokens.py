@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import orjson
 import pytest
 
+from adapter.edge.http.access import SeenToken
 from adapter.errors import IssuerUnavailable
 from tests.edge.bearers import ASKS, AT, BASE, ISSUER, ScriptedVerifier, bearer, core
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream, done
-from tests.edge.file_tools import TOOLS
+from tests.edge.file_tools import FORM, TOOLS, form
 from tests.edge.raw import (
     INITIALIZE,
     MODERN_META,
@@ -178,6 +180,37 @@ async def test_every_entrance_asks_for_the_same(
 # --- sessions ---------------------------------------------------------------------------------------------------
 
 
+async def test_a_session_belongs_to_its_principal(road: StartRoad, verifier: ScriptedVerifier) -> None:
+    """A refreshed token goes on with it; to another person, and to a static token, it is unknown."""
+    first, refreshed = verifier.issue("first"), verifier.issue("refreshed", scopes=("mcp", "more"))
+    bob = verifier.issue("bobs", principal="bob")
+    async with (
+        road(core=core(**STATIC), verifier=verifier) as (up, front, client),
+        front.client() as elsewhere,
+    ):
+        await client.initialize(**first)
+        elsewhere.session = client.session
+        assert (await client.request("POST", call_body(), **first))[0].status == 200
+        assert (await client.request("POST", call_body(), **refreshed))[0].status == 200
+        assert (await elsewhere.request("POST", call_body(), **refreshed))[0].status == 200
+        for fields in (bob, bearer(STATIC["token"])):
+            head, text = await elsewhere.request("POST", call_body(), **fields)
+            assert head.status == 404 and error_of(text)["code"] == -32600
+        assert len(up.calls("tools/call")) == 3
+
+
+async def test_files_belong_to_the_person(road: StartRoad, verifier: ScriptedVerifier) -> None:
+    """What was uploaded with one token belongs to the same person with the next one, and to nobody else."""
+    tokens = [verifier.issue("first"), verifier.issue("next"), verifier.issue("bobs", principal="bob")]
+    async with road(core=core(), verifier=verifier, server=TOOLS) as (_, _, client):
+        scopes = []
+        for fields in tokens:
+            head, body = await client.request("POST", form(b"x"), "/upload/raw", content_type=FORM, **fields)
+            assert head.status == 200, body
+            scopes.append(orjson.loads(body)["session_id"])
+    assert scopes[0] == scopes[1] != scopes[2]
+
+
 async def test_a_token_counts_until_it_expires_on_a_connection_that_stays(
     road: StartRoad, verifier: ScriptedVerifier
 ) -> None:
@@ -306,6 +339,20 @@ async def test_a_path_with_quotes_ends_no_header(road: StartRoad, verifier: Scri
         )
 
 
+async def test_made_up_tokens_leave_nothing_behind(road: StartRoad, verifier: ScriptedVerifier) -> None:
+    """Ten thousand of them on one connection: each is asked about once, and none is kept."""
+    async with road(core=core(), verifier=verifier) as (up, _, client):
+        for number in range(10_000):
+            head, _ = await client.request("DELETE", b"", "/mcp", **bearer(f"made-up-{number}"))
+            assert head.status == 401
+        assert len(verifier.asked) == 10_000
+        verifier.asked.clear()
+        gc.collect()
+        kept = [each for each in gc.get_objects() if isinstance(each, SeenToken)]
+        assert 0 < len(kept) < 20
+        assert up.seen == []
+
+
 # --- streams ----------------------------------------------------------------------------------------------------
 
 
@@ -378,3 +425,21 @@ async def test_health_tells_details_to_bearers_of_good_tokens(
         verifier.failure = IssuerUnavailable()
         _, body = await client.request("GET", b"", "/healthz", **good)
         assert b"eras" not in body
+
+
+async def test_the_console_knows_people_and_shows_no_token(
+    road: StartRoad, verifier: ScriptedVerifier
+) -> None:
+    """Exchanges belong to issuer and person; neither they nor the log hold what let them in."""
+    mine = verifier.issue("tokens-are-secret")
+    console = verifier.issue("consoles", audience=f"{BASE}/explorer")
+    settings: dict[str, Any] = {"core": core(), "console": CONSOLE}
+    async with road(verifier=verifier, **settings) as (_, _, client):
+        await client.initialize(**mine)
+        await client.request("POST", call_body(), **mine)
+        client.session = None
+        _, me = await client.request("GET", b"", "/explorer/-/me", **console)
+        assert orjson.loads(me)["principal"] == f"ann@{ISSUER}"
+        _, shown = await client.request("GET", b"", "/explorer/-/exchanges", **console)
+        assert [each["method"] for each in orjson.loads(shown)] == ["tools/call", "initialize"]
+        assert b"tokens-are-secret" not in me + shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import orjson
 import pytest
@@ -171,3 +172,30 @@ async def test_batch_answered_as_json_and_batch_of_notifications(in_session: Sta
         head, body = await client.request("POST", notes)
         assert (head.status, body) == (202, b"")
         assert up.seen[-1].body == notes
+
+
+async def test_refused_client_does_not_take_its_era_from_a_server(road: StartRoad) -> None:
+    """Whoever looks for the eras of a server after a refusal asks with no field of the client's own request."""
+
+    async def script(exchange: Exchange) -> None:
+        message: Any = exchange.message
+        if exchange.head.method == "DELETE":
+            return await exchange.answer(200, b"")
+        if message["method"] == "initialize":
+            found: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}
+        elif message["method"] == "server/discover":
+            mirrors = sorted(
+                name.lower() for name, _ in exchange.head.fields if name.lower().startswith("mcp-")
+            )
+            assert mirrors == ["mcp-method", "mcp-protocol-version", "mcp-session-id"]
+            found = {"supportedVersions": [VERSION], "capabilities": {}}
+        else:
+            return await exchange.answer(400, b"{}", "Content-Type: application/json")
+        said = orjson.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": found})
+        return await exchange.answer(200, said, "Content-Type: application/json")
+
+    async with road(script) as (up, _, client):
+        head, body = await client.request("POST", MODERN_CALL, **MIRRORS)
+        assert (head.status, body) == (400, b"{}")
+        methods = [orjson.loads(seen.body)["method"] for seen in up.seen if seen.body]
+        assert "server/discover" in methods and methods.count("tools/call") == 1

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
 from tests.edge.conftest import StartAdapter
+from tests.edge.end_to_end.test_sse_upstream import Player
+from tests.edge.end_to_end.test_sse_upstream import adapter as sse_adapter
 from tests.edge.raw import (
     INITIALIZE,
     call_body,
     error_of,
+    initialize_result,
     modern_body,
     modern_fields,
+    result,
 )
 from tests.oauth.protected import META, asking, auth
 from tests.oauth.token_serving import ProtectedUpstream, TokenServer
+from tests.upstream.sse.scripted_server import sse_site
 
 
 async def test_every_request_carries_the_token(
@@ -79,6 +85,24 @@ async def test_one_token_is_asked_for_however_many_call_at_once(
         "audience": "up",
     }
     assert tokens.heads[0]["authorization"] == "Basic YWRhcHRlcjpz"
+
+
+async def test_401_renews_the_token_once_for_all(
+    up: ProtectedUpstream, tokens: TokenServer, adapter: StartAdapter
+) -> None:
+    """A token that was revoked is replaced while its calls wait, and no client notices."""
+    async with adapter(up, server=auth(tokens)) as front, front.client() as client:
+        await client.initialize()
+        up.accept("t2")
+
+        async def call(number: int) -> bytes:
+            async with front.client() as other:
+                other.session = client.session
+                return (await other.call(number=number))[1]
+
+        answers = await asyncio.gather(*(call(number) for number in range(1, 7)))
+    assert all(b"t2" in each for each in answers)
+    assert len(tokens.forms) == 2
 
 
 @pytest.mark.parametrize("legacy", [True, False], ids=["legacy", "modern"])
@@ -144,3 +168,56 @@ async def test_issuer_names_the_token_endpoint(
         await client.initialize()
         assert (await client.call())[0].status == 200
     assert tokens.asked[-2:] == [place, "/token"]
+
+
+async def test_probe_of_an_upstream_without_tokens_does_not_open_the_breaker(
+    up: ProtectedUpstream, tokens: TokenServer, adapter: StartAdapter
+) -> None:
+    """The server answers 401, so it is alive; clients are told of the missing token, not of a sick server."""
+    tokens.answers = [(500, {})] * 99
+    settings = {"upstream_ping": {"enabled": True, "interval_seconds": 0.05, "failure_threshold": 1}}
+    async with adapter(up, server=auth(tokens), core=settings) as front, front.client() as client:
+        monitor = front.app.server_parts.monitors["raw"]
+        async with asyncio.timeout(20):
+            await monitor.first.wait()
+        assert monitor.pulse.reached and monitor.pulse.refusal is not None
+        _, text = await client.request("POST", INITIALIZE)
+        assert "got no token" in error_of(text)["message"]
+
+
+async def test_a_server_over_sse_gets_the_same_credentials(tmp_path: Path, tokens: TokenServer) -> None:
+    """On its stream and on each message; a message that is refused for an old token is sent again with a new one."""
+    refused: list[str] = []
+
+    class Guarded(Player):
+        good = "Bearer t1"
+
+        async def _answer(self) -> None:
+            while True:
+                post = await self.site.posts.get()
+                if f"authorization: {self.good}".lower() not in post.head.lower():
+                    refused.append(post.message["method"])
+                    await post.answers("401 Unauthorized", b"who?")
+                    continue
+                await post.answers()
+                number, method = post.message.get("id"), post.message.get("method")
+                if method == "initialize":
+                    await self.streams[-1].says(initialize_result(number, "2024-11-05"))
+                elif number is not None:
+                    await self.streams[-1].says(result(number))
+
+    async with sse_site() as site:
+        site.accepts = False
+        player = Guarded(site)
+        task = asyncio.create_task(player.play())
+        async with sse_adapter(tmp_path, player, auth(tokens)["upstream"]) as front, front.client() as client:
+            await client.initialize()
+            assert "Bearer t1" in player.streams[0].head
+            player.good = "Bearer t2"
+            told = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+            assert (await client.request("POST", told))[0].status == 202
+            head, body = await client.request("POST", call_body())
+            assert (head.status, body) == (200, result(1))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert refused == ["notifications/initialized"] and len(tokens.forms) == 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
+from adapter.relay.sessions.upstream_sessions import close_kept
+from adapter.rules.access.principals import ANONYMOUS
 from tests.edge.bearers import bearer
 from tests.edge.conftest import StartAdapter
 from tests.edge.raw import INITIALIZE, Exchange, call_body, modern_body, modern_fields
@@ -153,6 +155,20 @@ async def test_results_of_one_person_never_serve_another(
                 _, text = await client.request("POST", modern_body("who", 3), **asked)
                 assert name.encode() in text, text
     assert sorted(up.credentials("tools/call"), key=str) == ["Bearer ann", "Bearer bob"]
+
+
+async def test_idle_end_of_a_session_borrows_nobodys_token(
+    up: ProtectedUpstream, adapter: StartAdapter
+) -> None:
+    """Where no client is there the adapter sends what it has, which for passthrough is nothing."""
+    up.accept("ann")
+    async with adapter(up, server=PASSING) as front, front.client() as client:
+        await client.initialize(**bearer("ann"))
+        server = front.app.servers["raw"]
+        session = await front.app.sessions.find(client.session, "raw", ANONYMOUS)
+        _, record = await front.app.sessions.record(session)
+        assert await close_kept(server, record, 5.0), "a refusal is an answer"
+    assert up.refused == [None]
 
 
 async def test_callers_over_http_are_told_apart_too(up: ProtectedUpstream, adapter: StartAdapter) -> None:

@@ -46,6 +46,28 @@ async def test_tokens_are_exchanged_for_each_person_once(
     assert {each.head.get("authorization") for each in up.seen} == {"Bearer t1", "Bearer t2"}
 
 
+async def test_tokens_refused_amid_the_calls_of_two_people_stay_apart(
+    up: ProtectedUpstream, tokens: TokenServer, adapter: StartAdapter
+) -> None:
+    """The upstream takes neither's token any more: each is exchanged once more, and for its own subject."""
+    verifier = ScriptedVerifier()
+    people = [verifier.issue(name, name, claims={"sub": name}) for name in ("ann", "bob")] * 8
+    up.accept("t1", "t2")
+    async with adapter(up, server=auth(tokens, "token_exchange"), core=core(), verifier=verifier) as front:
+
+        async def asked(fields: dict[str, str]) -> bytes:
+            async with front.client() as client:
+                return await tools_of(client, **fields)
+
+        await asyncio.gather(*map(asked, people))
+        up.accept("t3", "t4")
+        lists = await asyncio.gather(*map(asked, people))
+    subjects = {token: form["subject_token"] for token, form in tokens.issued.items()}
+    assert sorted(subjects) == ["t1", "t2", "t3", "t4"]
+    seen = [next(token for token in ("t3", "t4") if f"tool_{token}".encode() in each) for each in lists]
+    assert [subjects[token] for token in seen] == ["ann", "bob"] * 8
+
+
 async def test_caller_without_an_access_token_cannot_exchange_one(
     up: ProtectedUpstream, tokens: TokenServer, adapter: StartAdapter
 ) -> None:
