@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import orjson
 import pytest
 
 from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
-from tests.edge.file_tools import call, playing, rpc, text_of, upload, writing
+from tests.edge.file_tools import DOWNLOADS, call, playing, rpc, text_of, upload, writing
 from tests.edge.raw import Exchange
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
@@ -133,6 +135,38 @@ async def test_uploads_off_pipes_the_tool(in_session: StartRoad) -> None:
 
 
 # --- time -----------------------------------------------------------------------------------------------------
+
+
+async def test_expose_as_resource_false_lists_nothing(in_session: StartRoad) -> None:
+    """The artifact is kept and can be downloaded; its URI is not read."""
+    server = producer(expose_as_resource=False)
+    async with in_session(playing(writing(PNG)), server=server, core=DOWNLOADS) as (_, _, client):
+        told = (await call(client, "write", {}))["_meta"]["artifact"]
+        assert told["expose_as_resource"] is False and told["filename"] == "write.png"
+        assert "code" in await rpc(client, "resources/list", {})
+        assert "code" in await rpc(client, "resources/read", {"uri": told["artifact_uri"]})
+        head, body = await client.request(
+            "GET", b"", "/artifacts/" + told["download_url"].split("/artifacts/")[1]
+        )
+        assert (head.status, body) == (200, PNG)
+
+
+async def test_time_to_live_counts_from_the_last_use(in_session: StartRoad) -> None:
+    """A read, a download and a call keep a file; a look at the list does not."""
+    ttl = {"ttl_seconds": 1.0}
+    both = {"adapters": [*producer()["adapters"], *consumer()["adapters"]]}
+    script = playing(lambda arguments: writing(b"made")(arguments) if "filename" in arguments else "")
+    async with in_session(script, server=both, artifacts=ttl, uploads=ttl) as (_, _, client):
+        used = (await call(client, "write", {"filename": "used.txt"}))["_meta"]["artifact"]["artifact_uri"]
+        await call(client, "write", {"filename": "looked-at.txt"})
+        _, told = await upload(client, b"hello")
+        until = time.monotonic() + 1.6
+        while time.monotonic() < until:
+            assert "contents" in await rpc(client, "resources/read", {"uri": used})
+            assert not (await call(client, "read", {"path": told["upload_handle"]})).get("isError")
+            listed = await rpc(client, "resources/list", {})
+            await asyncio.sleep(0.1)
+        assert [each["name"] for each in listed["resources"]] == ["upload_workflow.md", "used.txt"]
 
 
 async def test_zero_is_no_time_to_live(adapter: StartAdapter, upstream: StartUpstream) -> None:
