@@ -18,7 +18,7 @@ PARTS = (
     "edge/files/test_multipart.py",
     "oauth/test_issuer.py",
     "pipeline/test_jwt.py",
-    "pipeline/test_schema_checks.py",
+    "pipeline/test_validation_stage_schema_checks.py",
     "rules/schema/test_checker.py",
     "settings/file/test_load.py",
     "state/redis/test_store_failures.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import sys
@@ -30,9 +29,6 @@ _LONGEST_LINE = 1 << 20
 _PROGRESS_LENGTH = 78
 _EVERY_ON_TERMINAL, _EVERY = 0.1, 1.0
 """Seconds between two looks at the progress of a call."""
-
-_LOOK = 1.0
-"""Seconds after which an interrupt is seen that came just before the loop began to wait: that one does not wake it."""
 
 
 class Terminal:
@@ -136,10 +132,7 @@ async def read_input(number: int = 0) -> bytes:
         return b""
     else:
         try:
-            while not ready.is_set():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK):
-                        await ready.wait()
+            await ready.wait()
         finally:
             loop.remove_reader(number)
     return os.read(number, 1 << 16)

@@ -26,7 +26,14 @@ def started(place: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], int]
     environ = {**os.environ, "HOME": str(place), "XDG_DATA_HOME": ""}
     command = [sys.executable, "-m", "adapter", *arguments]
     process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ, start_new_session=True
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environ,
+        start_new_session=True,
+        # Who runs the tests in the background ignores Ctrl-C, and so would this process.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(theirs)
     return process, ours
