@@ -167,7 +167,7 @@ def test_the_shop_answers_from_its_database(demo: Demo) -> None:
     assert '"per_month": ' in printed
     assert '<ui_passthrough type="echarts" title="Forecast">' in printed
     # The presenter withholds what identifies a person, and knows where to go on.
-    assert "Harbour Bakery" in printed and "[REDACTED]" in printed
+    assert "Meadow Hostel" in printed and "[REDACTED]" in printed
     assert "@" not in printed and "7946" not in printed
     assert "- orders-of-customer: See which orders are overdue" in printed
     asked = re.search(r'"figures": "([^"]*)"', demo.suggestion(7))

@@ -117,7 +117,7 @@ async def test_finds_orders(client: Client) -> None:
     """Orders are found by code and by a part of the name, newest first, no more than asked for."""
     async with client:
         by_code = await client.call_tool("query_orders", {"customer": "C-001", "limit": 5})
-        by_name = await client.call_tool("query_orders", {"customer": "harbour bakery", "limit": 5})
+        by_name = await client.call_tool("query_orders", {"customer": "meadow hostel", "limit": 5})
         assert by_code.structured_content == by_name.structured_content
         orders = (by_code.structured_content or {})["result"]
         assert len(orders) == 5

@@ -1,7 +1,7 @@
 """A generated shop in SQLite: the same rows on every machine, and nobody's real business.
 
-Two years of orders, more of them towards the end. Its e-mail addresses and phone numbers are of ranges that are set
-aside for examples.
+Two years of orders, with a trend, a season before the turn of the year, and few customers who buy most. Its e-mail
+addresses and phone numbers are of ranges that are set aside for examples.
 """
 
 from __future__ import annotations
@@ -9,24 +9,56 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import product
+from itertools import count, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ORDERS = 2400
 
 REGIONS = ("north", "east", "south", "west")
 
 _LAST_DAY = date(2025, 12, 31)
-_PLACES = ("Harbour", "Meadow", "Station", "Castle", "Bridge", "Garden", "Market", "Mill", "Orchard", "Park")
-_BUSINESSES = ("Bakery", "Books", "Cafe", "Clinic", "Gallery", "Hostel", "Hotel", "Library", "Studio")
-_MATERIALS = ("Ash", "Brass", "Cork", "Glass", "Linen", "Oak", "Steel", "Walnut")
-_THINGS = {"Lantern": "lighting", "Stool": "seating", "Bench": "seating", "Box": "storage", "Tray": "table"}
+_MONTHS = 24
+_SEASON = (0.8, 0.8, 0.9, 1.0, 1.0, 1.0, 0.9, 0.85, 1.0, 1.1, 1.4, 1.7)
+_GROWTH = 0.03
+"""The part of the first month's orders by which each month has more than the one before it."""
 
-_SETTLED = (*["delivered"] * 16, "returned", "cancelled", "overdue")
+_PLACES = (
+    *("Harbour", "Meadow", "Station", "Castle", "Bridge", "Garden", "Market", "Mill", "Orchard", "Park"),
+    *("Quarry", "River", "School", "Tower", "Valley", "Village", "Abbey", "Canal", "Forge", "Lake"),
+)
+_BUSINESSES = (
+    *("Bakery", "Books", "Cafe", "Clinic", "Gallery", "Hostel", "Hotel", "Library", "Museum", "Studio"),
+    *("Theatre", "Workshop"),
+)
+_MATERIALS = {
+    "Ash": 1.0,
+    "Brass": 1.6,
+    "Cork": 0.7,
+    "Glass": 1.2,
+    "Linen": 0.9,
+    "Oak": 1.4,
+    "Steel": 1.1,
+    "Walnut": 1.8,
+}
+_THINGS = {
+    "Desk Lamp": ("lighting", 4_900),
+    "Floor Lamp": ("lighting", 11_900),
+    "Lantern": ("lighting", 3_400),
+    "Armchair": ("seating", 24_900),
+    "Stool": ("seating", 6_900),
+    "Bench": ("seating", 17_900),
+    "Shelf": ("storage", 8_900),
+    "Cabinet": ("storage", 32_900),
+    "Box": ("storage", 1_900),
+    "Tray": ("table", 2_400),
+    "Side Table": ("table", 12_900),
+    "Table": ("table", 44_900),
+}
 
 _SCHEMA = """
 CREATE TABLE customers (
@@ -119,6 +151,14 @@ class OrderBook:
             return connection.execute(statement, values).fetchall()
 
 
+class _Product(NamedTuple):
+    sku: str
+    name: str
+    category: str
+    price_cents: int
+    stock: int
+
+
 def stock(database: Path) -> None:
     """Make the shop's database, unless the file is there."""
     if database.exists():
@@ -133,33 +173,62 @@ def stock(database: Path) -> None:
 
 
 def _fill(connection: sqlite3.Connection, dice: random.Random) -> None:
-    names = list(product(_PLACES, _BUSINESSES))
-    for number, (place, business) in enumerate(names, start=1):
-        connection.execute(
-            "INSERT INTO customers VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                f"C-{number:03}",
-                f"{place} {business}",
-                dice.choice(REGIONS),
-                f"office@{place}-{business}.example".lower(),
-                f"+44 20 7946 0{number:03}",
-                (date(2015, 1, 1) + timedelta(days=dice.randrange(3_200))).isoformat(),
-            ),
+    customers = list(_customers(dice))
+    products = list(_products(dice))
+    connection.executemany("INSERT INTO customers VALUES (?, ?, ?, ?, ?, ?)", customers)
+    connection.executemany("INSERT INTO products VALUES (?, ?, ?, ?, ?)", products)
+    for number, placed_on in enumerate(_days(dice), start=1):
+        order = f"O-{number:05}"
+        # The power leans towards the first: few customers place most orders, as in any shop.
+        customer = customers[int(len(customers) * dice.random() ** 2.5)][0]
+        row = (order, customer, placed_on.isoformat(), _status(placed_on, dice))
+        connection.execute("INSERT INTO orders VALUES (?, ?, ?, ?)", row)
+        connection.executemany(
+            "INSERT INTO order_lines VALUES (?, ?, ?, ?, ?)", _lines(order, products, dice)
         )
-    prices: dict[str, int] = {}
-    for number, (thing, material) in enumerate(product(_THINGS, _MATERIALS), start=1):
-        sku, price = f"P-{number:03}", 100 * dice.randint(15, 450) - 10
-        row = (sku, f"{material} {thing}", _THINGS[thing], price, dice.randrange(60))
-        connection.execute("INSERT INTO products VALUES (?, ?, ?, ?, ?)", row)
-        prices[sku] = price
-    # More towards the end, as in a shop that grows.
-    days = sorted(_LAST_DAY - timedelta(days=int(730 * dice.random() ** 1.3)) for _ in range(ORDERS))
-    for number, placed_on in enumerate(days, start=1):
-        order, lately = f"O-{number:05}", (_LAST_DAY - placed_on).days < 21
-        status = dice.choice(("open", "paid", "shipped") if lately else _SETTLED)
-        customer = f"C-{1 + int(len(names) * dice.random() ** 2.5):03}"
-        row_of_order = (order, customer, placed_on.isoformat(), status)
-        connection.execute("INSERT INTO orders VALUES (?, ?, ?, ?)", row_of_order)
-        for line, sku in enumerate(dice.sample([*prices], dice.randint(1, 4)), start=1):
-            row_of_line = (order, line, sku, dice.randint(1, 6), prices[sku])
-            connection.execute("INSERT INTO order_lines VALUES (?, ?, ?, ?, ?)", row_of_line)
+
+
+def _customers(dice: random.Random) -> Iterator[tuple[str, ...]]:
+    names = list(product(_PLACES, _BUSINESSES))
+    dice.shuffle(names)
+    for number, (place, business) in enumerate(names, start=1):
+        yield (
+            f"C-{number:03}",
+            f"{place} {business}",
+            dice.choice(REGIONS),
+            f"office@{place}-{business}.example".lower(),
+            f"+44 20 7946 0{number:03}",
+            (date(2015, 1, 1) + timedelta(days=dice.randrange(3_200))).isoformat(),
+        )
+
+
+def _products(dice: random.Random) -> Iterator[_Product]:
+    numbers = count(1)
+    for (thing, (category, cents)), (material, dearness) in product(_THINGS.items(), _MATERIALS.items()):
+        price = round(cents * dearness * dice.uniform(0.9, 1.1), -2) - 10
+        yield _Product(
+            f"P-{next(numbers):03}", f"{material} {thing}", category, int(price), dice.randrange(60)
+        )
+
+
+def _days(dice: random.Random) -> list[date]:
+    """The day of each order, in order: more towards the end, and most before the turn of a year."""
+    weights = [(1 + _GROWTH * month) * _SEASON[month % 12] for month in range(_MONTHS)]
+    first_year = _LAST_DAY.year - _MONTHS // 12 + 1
+    months = dice.choices(range(_MONTHS), weights, k=ORDERS)
+    return sorted(date(first_year + month // 12, month % 12 + 1, dice.randint(1, 28)) for month in months)
+
+
+def _status(placed_on: date, dice: random.Random) -> str:
+    """The last weeks' orders are on their way; what is older has come to its end."""
+    if (_LAST_DAY - placed_on).days < 21:
+        return dice.choice(("open", "paid", "shipped"))
+    return dice.choices(("delivered", "returned", "cancelled", "overdue"), (88, 5, 5, 2))[0]
+
+
+def _lines(
+    order: str, products: list[_Product], dice: random.Random
+) -> Iterator[tuple[str, int, str, int, int]]:
+    chosen = dice.sample(products, dice.choices((1, 2, 3, 4), (4, 3, 2, 1))[0])
+    for line, bought in enumerate(chosen, start=1):
+        yield order, line, bought.sku, min(int(dice.paretovariate(1.2)), 24), bought.price_cents
