@@ -184,8 +184,10 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\n"
 async def test_hostile_collectors_are_survived(answer: bytes) -> None:
     """No answer is followed, or read to an end that never comes, and the stop is in time."""
     asked: set[bytes] = set()
+    writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         with contextlib.suppress(ConnectionError):
             asked.add(await reader.readline())
             writer.write(answer)
@@ -201,6 +203,10 @@ async def test_hostile_collectors_are_survived(answer: bytes) -> None:
         began = time.monotonic()
         await telemetry.close(1)
         assert time.monotonic() - began < 5
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
     assert asked == {b"POST /v1/traces HTTP/1.1\r\n", b"POST /v1/metrics HTTP/1.1\r\n"}
 
 
