@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from tests.e2e.filing import Host, Json, said
+from tests.e2e.filing import Host, Json, content_of, curl, said, sha256
 from tests.e2e.web_pages import any_of, served
 
 FORM = """<!doctype html><meta charset=utf-8><title>Form</title><h1>Form</h1>
@@ -65,3 +65,15 @@ async def choose(host: Host, *handles: str) -> list[Json]:
     told = said(await host.call("browser_evaluate", function=READ_BACK))
     rows = json.loads(told.partition("### Result\n")[2].partition("\n### ")[0])
     return [{"name": name, "size": int(size), "sha256": digest} for name, size, digest in rows]
+
+
+async def fetched(host: Host, told: Json) -> bytes:
+    """An artifact as a resource and as a download, which are the same bytes: those it says it has."""
+    listed = [resource["uri"] for resource in await host.resources()]
+    assert told["artifact_uri"] in listed
+    content = content_of(await host.read(told["artifact_uri"]))
+    downloaded = await curl(told["download_url"])
+    assert downloaded.status == 200
+    assert downloaded.body == content
+    assert (len(content), sha256(content)) == (told["size_bytes"], told["sha256"])
+    return content

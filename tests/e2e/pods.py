@@ -65,3 +65,11 @@ async def ready(asked: Mapping[str, Any], port: int, running: Running) -> None:
 def fields(asked: Mapping[str, Any]) -> dict[str, str]:
     """The headers of a probe."""
     return {field["name"]: field["value"] for field in asked.get("httpHeaders", ())}
+
+
+def moved(arguments: Sequence[str], places: Mapping[str, object]) -> list[str]:
+    """Arguments of a container with this machine's ports and folders in place of its own."""
+    found = list(arguments)
+    for there, here in places.items():
+        found = [each.replace(there, str(here)) for each in found]
+    return found
