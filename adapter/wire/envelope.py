@@ -16,12 +16,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn
 
 import orjson
+from pydantic_core import from_json
 
 from adapter.errors import AdapterError, BadJson, BadRequest
 from adapter.wire import spans
 from adapter.wire.ambiguity import doubt_of
 from adapter.wire.names import VERSION_KEY
-from adapter.wire.scan import has_more_values
+from adapter.wire.scan import TEXT, has_more_values, is_rare
 from adapter.wire.spans import Insert, edit
 
 TRACEPARENT = "traceparent"
@@ -68,6 +69,7 @@ ODD_VALUES = 50_000
 
 _NO_ID = (bool, list, dict)
 _LARGE = 1 << 18
+_LONG_STRINGS = 1024
 _EXACT_FLOATS = 2.0**53
 # int() of a text longer than sys.get_int_max_str_digits() raises, and takes time in the square of its length.
 _MOST_DIGITS = 4000
@@ -258,7 +260,14 @@ def parse(body: bytes) -> Any:
 
 
 def _parse_large(body: bytes) -> Any:
-    """As orjson does. What it makes is no garbage yet; to look for some, again and again, takes most of the time."""
+    """As orjson does, long plain strings (a file in base64) in a third of its time.
+
+    What is made is no garbage yet; to look for some, again and again, takes most of the time.
+    """
+    if _is_long_strings(body):
+        # What only one of the two refuses is left to those who know it: a number too large, many levels.
+        with contextlib.suppress(ValueError):
+            return from_json(body, allow_inf_nan=False, cache_strings="none")
     if not gc.isenabled():
         return orjson.loads(body)
     gc.disable()
@@ -266,6 +275,13 @@ def _parse_large(body: bytes) -> Any:
         return orjson.loads(body)
     finally:
         gc.enable()
+
+
+def _is_long_strings(body: bytes) -> bool:
+    """Tell whether most of a text are long strings without escapes; that they are ASCII is judged by its middle."""
+    few = len(body) // _LONG_STRINGS
+    middle = len(body) // 2
+    return is_rare(body, b'"', few) and is_rare(body, b"\\", few) and body[middle : middle + TEXT].isascii()
 
 
 def value_at(value: Any, *names: str) -> Any:

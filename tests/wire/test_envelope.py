@@ -88,6 +88,27 @@ def test_a_large_text_is_read_without_a_look_for_garbage(collecting: bool) -> No
         gc.enable()
 
 
+LONG = b'"' + b"QUJD" * 100_000 + b'"'
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
+@example(10**30)
+@example([-0.0, 1e400, "\ud800", "\x7f"])
+def test_long_strings_change_nothing_of_what_is_read(value: object) -> None:
+    """Another parser reads them; what stands beside them has the value that it has alone."""
+    text = json.dumps(value).encode()
+    for each in (text, b"[" * 300 + text + b"]" * 300, text + b",", b"\xff" + text, b'"\n"', b"01"):
+        assert read_or_refused(b"[" + LONG + b"," + each + b"]") == read_or_refused(b"[" + each + b"]")
+
+
+def read_or_refused(text: bytes) -> object:
+    """What stands last in a list, numbers as floats; BadJson is None."""
+    try:
+        return [json.loads(json.dumps(parse(text)[-1]), parse_int=float)]
+    except BadJson:
+        return None
+
+
 @pytest.mark.parametrize("value", [{"a": 1}, "\ud800", ["\udfff", None]])
 def test_any_text_is_written(value: object) -> None:
     """Also halves of characters, which only ASCII can spell."""
