@@ -14,9 +14,11 @@ import fcntl
 import os
 import socket
 import struct
+import sys
 import termios
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol
 
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers, give_up
@@ -78,8 +80,8 @@ class Body:
     """
 
     __slots__ = (
-        "_chunks", "_failed", "_pace", "_resume", "_terms", "_waiter", "announced", "arrived", "complete", "held",
-        "open_socket", "size", "unwanted", "wanted",
+        "_chunks", "_failed", "_most", "_pace", "_resume", "_terms", "_waiter", "announced", "arrived", "complete",
+        "held", "open_socket", "size", "unwanted", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -105,6 +107,8 @@ class Body:
         """Its bytes among those that are counted; None: it came whole and is small, so it is not counted."""
         self._chunks: list[bytes] = [content] if content else []
         self._failed: Callable[[], Exception] | None = None
+        self._most: int | None = None
+        """Bytes that its reader waits for at once; None for a reader of pieces."""
         self._pace: Pace | None = None
         self._resume = resume
         self._terms = terms
@@ -115,25 +119,36 @@ class Body:
 
         Raises ClientGone, BuffersFull, and BodyTooSlow for a sender that is silent for too long or below the floor.
         """
-        read_timeout = self._terms.read_timeout
         try:
-            await self._arrived(read_timeout)
+            await self._arrived(self._terms.read_timeout)
         except TimeoutError:
-            raise BodyTooSlow(f"The body was silent for {read_timeout:g} s.") from None
+            raise self._silent() from None
         if not self.complete:
             await self._room()
         return self.take()
 
     async def whole(self, most: int, too_long: Callable[[], Exception]) -> bytes:
         """Return all of it. Raises as ``read``, and ``too_long()`` for more than ``most`` bytes."""
-        chunks: list[bytes] = []
-        size = 0
-        while chunk := await self.read():
-            size += len(chunk)
-            if size > most:
-                raise too_long()
-            chunks.append(chunk)
-        return b"".join(chunks)
+        loop, read_timeout = asyncio.get_running_loop(), self._terms.read_timeout
+        self._most = most
+        look = min(LOOK_EVERY, read_timeout)
+        heard, arrived = loop.time(), self.arrived
+        while self._failed is None and not self.complete and self.size <= most:
+            await self._room()
+            self._resume()
+            try:
+                await self._more(look)
+            except TimeoutError:
+                if self.arrived == arrived and loop.time() - heard >= read_timeout:
+                    raise self._silent() from None
+                self.check_pace(look)
+            if self.arrived != arrived:
+                heard, arrived = loop.time(), self.arrived
+        if self.size > most:
+            raise too_long()
+        if self._failed is not None:
+            raise self._failed()
+        return self.take()
 
     async def piece(self, patience: float) -> bytes:
         """Return the next piece as it came, ``b""`` at the end. Raises as ``read``, and TimeoutError when
@@ -158,26 +173,33 @@ class Body:
         return piece
 
     async def _arrived(self, patience: float) -> None:
-        loop = asyncio.get_running_loop()
         while not self._chunks:
             # First of all: the rest of a body that was refused is not kept, but its end still comes.
             if self._failed is not None:
                 raise self._failed()
             if self.complete:
                 return
-            if self.wanted is not None:
-                wanted, self.wanted = self.wanted, None
-                wanted()
-            self._waiter = loop.create_future()
-            # Not asyncio.timeout: for each piece of a large body it would cost as much as reading it.
-            late = loop.call_later(patience, give_up, self._waiter)
-            began = loop.time()
-            try:
-                await self._waiter
-            finally:
-                late.cancel()
-                self._waiter = None
-            self.check_pace(loop.time() - began)
+            await self._more(patience)
+
+    async def _more(self, patience: float) -> None:
+        """Wait for what its connection tells. Raises TimeoutError, BodyTooSlow."""
+        loop = asyncio.get_running_loop()
+        if self.wanted is not None:
+            wanted, self.wanted = self.wanted, None
+            wanted()
+        self._waiter = loop.create_future()
+        # Not asyncio.timeout: for each piece of a large body it would cost as much as reading it.
+        late = loop.call_later(patience, give_up, self._waiter)
+        began = loop.time()
+        try:
+            await self._waiter
+        finally:
+            late.cancel()
+            self._waiter = None
+        self.check_pace(loop.time() - began)
+
+    def _silent(self) -> BodyTooSlow:
+        return BodyTooSlow(f"The body was silent for {self._terms.read_timeout:g} s.")
 
     def socket(self) -> SocketReader | None:
         """Return a way for threads to read the rest; None where that is not large, or has partly come already.
@@ -234,7 +256,8 @@ class Body:
     @property
     def crowded(self) -> bool:
         """True when its sender should wait."""
-        return self.size > PAUSE_ABOVE or (self.size > SMALL and self._terms.buffers.full)
+        above = PAUSE_ABOVE if self._most is None else self._most
+        return self.size > above or (self.size > SMALL and self._terms.buffers.full)
 
     async def _room(self) -> None:
         if self.arrived > SMALL:
@@ -269,7 +292,7 @@ class Body:
         self.arrived += len(chunk)
         if self.held is not None:
             self.held.add(len(chunk))
-        if self._waiter is not None:
+        if self._waiter is not None and (self._most is None or self.crowded):
             self._wake()
 
     def end(self) -> None:
@@ -299,6 +322,27 @@ class Body:
 
 LARGE = 512 * 1024
 """Bytes still to come from which on this is worth two hops between loop and thread."""
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""malloc.h of glibc."""
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Have the C library keep the memory of large messages for the next ones: 16 MiB, in blocks of up to 8 MiB.
+
+    By default glibc gives it back at once, and the kernel hands it out again page by page: a message of a mebibyte, of
+    which there are several copies for a moment, then costs twice the CPU. Does nothing with another C library.
+    """
+    # Late: to load it takes memory, and only large messages need it.
+    import ctypes
+
+    with contextlib.suppress(AttributeError):
+        if sys.platform == "linux":
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_M_MMAP_THRESHOLD, 8 << 20)
+            mallopt(_M_TRIM_THRESHOLD, 16 << 20)
+
 
 LOW_WATER = 256 * 1024
 """Bytes that the kernel gathers before it wakes whoever waits for more."""

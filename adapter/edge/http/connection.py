@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from adapter.edge.http.bodies import LARGE, Body, BodyLimits, BodySocket, ClientGone
+from adapter.edge.http.bodies import LARGE, Body, BodyLimits, BodySocket, ClientGone, keep_freed_memory
 from adapter.edge.http.limits import (
     AT_ONCE,
     ConnectionLimit,
@@ -175,6 +175,7 @@ class ClientConnection(asyncio.Protocol):
             body.wanted = lambda: self._say_continue(answer)
         if body.announced is not None and body.announced >= LARGE:
             body.open_socket = self._open_socket
+            keep_freed_memory()
         request = Request(head.method, head.target, head.path, head.fields, body, answer, self._peer)
         if self._answer is None:
             self._start(request, answer)

@@ -102,6 +102,33 @@ async def test_a_floor_of_nothing_lets_a_body_trickle() -> None:
         await body.read()
 
 
+async def test_who_takes_all_of_a_body_is_not_told_of_its_pieces() -> None:
+    """Its sender is asked to go on once, however many pieces follow."""
+    asked: list[int] = []
+    body = Body(lambda: asked.append(body.size), terms(), announced=4 * SMALL)
+    whole = asyncio.create_task(body.whole(4 * SMALL, ValueError))
+    for _ in range(4):
+        await asyncio.sleep(0)
+        body.add(b"x" * SMALL)
+    body.end()
+    assert await whole == b"x" * 4 * SMALL and asked == [0]
+
+
+async def test_pieces_put_the_end_of_silence_off() -> None:
+    """A body that has begun is refused as late as one that has not, and one that is too long at once."""
+    body = Body(lambda: None, terms())
+    whole = asyncio.create_task(body.whole(2, ValueError))
+    await asyncio.sleep(0)
+    body.add(b"x")
+    with pytest.raises(BodyTooSlow, match=r"silent for 0\.2 s"):
+        await whole
+    whole = asyncio.create_task(body.whole(2, ValueError))
+    await asyncio.sleep(0)
+    body.add(b"xx")
+    with pytest.raises(ValueError):
+        await whole
+
+
 # --- memory -----------------------------------------------------------------------------------------------------
 
 
