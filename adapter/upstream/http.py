@@ -151,7 +151,11 @@ PINGS = 4
 """Connections that only the adapter's own pings use: they tell of the server, not of how busy its clients are."""
 
 # A peer that vanished without a word is noticed within three minutes, also on a stream quiet for hours.
-_PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 6))
+_PROBES = tuple(
+    (getattr(socket, option), value)
+    for option, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 6))
+    if hasattr(socket, option)
+)
 
 
 NO_FILES = (errno.EMFILE, errno.ENFILE)
@@ -328,8 +332,7 @@ def _notice_dead_peers(transport: asyncio.Transport) -> None:
     try:
         own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _PROBES:
-            if hasattr(socket, option):
-                own.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+            own.setsockopt(socket.IPPROTO_TCP, option, value)
     finally:
         own.detach()
 
