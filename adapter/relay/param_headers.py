@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from adapter.errors import BadJson, HeaderMismatch
 from adapter.relay.background import in_turns
 from adapter.relay.stages import Call
-from adapter.rules.calls.arguments import NO_HEADERS, Headers, annotated, check_parameters
-from adapter.rules.tools.lists import ListedTool, tool_on
+from adapter.rules.access.access_rules import SHAPES, OfferKind, read_page
+from adapter.rules.calls.arguments import NO_HEADERS, Headers, annotated, check_parameters, headers_of
+from adapter.rules.tools.lists import ListRefused
 from adapter.wire.envelope import parse, value_at
 from adapter.wire.eras import decode_mirror, encode_mirror
+from adapter.wire.piecewise import one_piece
 
 PREFIX = "mcp-param-"
 
@@ -67,13 +70,12 @@ class ParamHeaders:
         cursor: dict[str, str] = {}
         for _ in range(MOST_PAGES):
             response = await call.fetch("tools/list", cursor) if call.fetch is not None else None
-            found = await definition_on(response, tool)
-            if found.value is not None:
-                self.learn([tool], {tool: dict(annotated(found.value.get("inputSchema")))})
+            found, following = await headers_on(response, tool)
+            if found is not None:
+                self.learn([tool], {tool: found})
+            if following is None:
                 return
-            if found.cursor is None:
-                return
-            cursor = {"cursor": found.cursor}
+            cursor = {"cursor": following}
 
     def rewrite(self, call: Call, argument: Argument, old: object, new: str) -> None:
         """Make the headers of a modern call say ``new`` where they said ``old``.
@@ -151,9 +153,16 @@ def _by_name(headers: Sequence[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
-async def definition_on(response: bytes | None, tool: str) -> ListedTool:
-    """The tool on a page of the list; nothing where there is none."""
+async def headers_on(response: bytes | None, tool: str) -> tuple[Headers | None, str | None]:
+    """The headers of a tool that is on this page of the list, and the cursor of the next page where it is not."""
     try:
-        return await in_turns(tool_on(response, tool)) if response is not None else ListedTool()
-    except BadJson:
-        return ListedTool()
+        page = None if response is None else await in_turns(read_page(response, SHAPES[OfferKind.TOOL]))
+    except (BadJson, ListRefused):
+        return None, None
+    if page is None:
+        return None, None
+    for name, definition in page.entries:
+        if name == tool:
+            value = await in_turns(one_piece(partial(parse, definition), len(definition)))
+            return headers_of(definition, value), None
+    return None, page.cursor

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from adapter.relay.param_headers import KNOWN, ParamHeaders
+from adapter.relay.param_headers import KNOWN, ParamHeaders, headers_on
 from adapter.relay.stages import Call, CallOrigin
 from adapter.rules.access.principals import principal_scope
 from adapter.rules.calls.arguments import annotated
+from adapter.rules.tools.lists import MOST_ITEMS
 from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import Era
 
@@ -110,3 +111,16 @@ def test_tools_that_are_listed_no_more_are_forgotten_in_the_end() -> None:
     mirrors.rewrite(made, ("file",), "old", "new")
     # As of a schema that nobody has read.
     assert made.headers == [("Mcp-Param-Other", "new")]
+
+
+async def test_headers_of_a_tool_on_a_page() -> None:
+    """Of the first of its name, in any spelling; else where the list goes on."""
+    tool = b'{%b,"inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":"%b"}}}}'
+    tools = tool % (b'"n\\u0061me":"\\u0061"', b"One"), tool % (b'"name":"a"', b"Two")
+    page = b'{"result":{"tools":[{"x":{"name":"a"}},7,%b,%b],"nextCursor":"c"}}' % tools
+    assert await headers_on(page, "a") == ({("a",): "Mcp-Param-One"}, None)
+    assert await headers_on(page, "b") == (None, "c")
+    assert await headers_on(b'{"result":{"tools":[],"nextCursor":7}}', "a") == (None, None)
+    endless = b'{"id":1,"result":{"tools":[%b7]}}' % (b"7," * MOST_ITEMS)
+    for other in (None, b"[]", b"{", b'{"error":{"code":-32000}}', endless):
+        assert await headers_on(other, "a") == (None, None)

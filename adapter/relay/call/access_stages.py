@@ -22,7 +22,7 @@ from adapter.rules.access.access_rules import (
     AccessRules,
     AccessView,
     OfferKind,
-    names_listed,
+    read_page,
     unknown_method,
     unknown_prompt,
     unknown_resource,
@@ -30,7 +30,7 @@ from adapter.rules.access.access_rules import (
     visible_list,
 )
 from adapter.rules.access.principals import Caller
-from adapter.rules.tools.lists import ListRefused, next_cursor
+from adapter.rules.tools.lists import ListRefused
 from adapter.wire.ambiguity import leads_elsewhere, may_hold
 from adapter.wire.envelope import Envelope, Kind, dump, failure, parse, read_envelope, value_at
 from adapter.wire.spans import Replace
@@ -255,19 +255,18 @@ async def _is_listed(call: Call, name: str) -> bool:
     """Tell whether the upstream lists a prompt of this name; False where no list can be had."""
     if call.fetch is None:
         return False
-    params: dict[str, Any] = {}
+    params, shape = dict[str, Any](), SHAPES[OfferKind.PROMPT]
     try:
         for _ in range(PAGES):
-            page = await call.fetch(SHAPES[OfferKind.PROMPT].method, params)
-            names = None if page is None else await in_turns(names_listed(page, OfferKind.PROMPT))
-            if page is None or names is None:
+            response = await call.fetch(shape.method, params)
+            page = None if response is None else await in_turns(read_page(response, shape))
+            if page is None:
                 return False
-            if name in names:
+            if any(each == name for each, _ in page.entries):
                 return True
-            cursor = next_cursor(page)
-            if cursor is None:
+            if page.cursor is None:
                 return False
-            params = {"cursor": cursor}
+            params = {"cursor": page.cursor}
     except (AdapterError, ListRefused):
         pass
     return False

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from adapter.errors import UpstreamBroken
 from adapter.relay.exchange import JSON, POST_FIELDS, forwardable
-from adapter.relay.param_headers import MOST_PAGES, definition_on, mirrors
+from adapter.relay.param_headers import MOST_PAGES, headers_on, mirrors
 from adapter.relay.replies import (
     EVENT_STREAM,
     decoded,
@@ -21,7 +21,7 @@ from adapter.relay.server import REFUSED, Server
 from adapter.relay.sessions.inner_client import ACCEPT
 from adapter.relay.sessions.upstream_sessions import LISTEN
 from adapter.rules.access.headers import Field, SharedFields
-from adapter.rules.calls.arguments import ANNOTATION, NO_HEADERS, Headers, headers_of
+from adapter.rules.calls.arguments import ANNOTATION, NO_HEADERS, Headers
 from adapter.rules.eras.modern_server import MODERN_VERSION, own_request
 from adapter.upstream.local.port import LocalHead
 from adapter.upstream.local.replies import LocalAnswer
@@ -143,20 +143,18 @@ class ModernServer:
         """Look for a tool page by page."""
         params, number = b"", "mcp-file-adapter-list"
         head = head._replace(request=_repeatable(head.request))
-        found: Headers = NO_HEADERS
+        found: Headers | None = None
         for page in range(MOST_PAGES):
             body = own_request(dump(number), "tools/list", members, params)
             response = await self.ask(head, "tools/list", body, number)
             self.saw_list(response, first=page == 0)
-            listed = await definition_on(response, tool)
-            if listed.value is not None:
-                found = headers_of(response, listed.value)
-            if listed.value is not None or listed.cursor is None:
+            found, cursor = await headers_on(response, tool)
+            if cursor is None:
                 break
-            params = b'"cursor":' + dump(listed.cursor) + b","
+            params = b'"cursor":' + dump(cursor) + b","
         if len(self._of_tool) >= MOST_TOOLS:
             self._of_tool.clear()
-        self._of_tool[tool] = found
+        self._of_tool[tool] = found or NO_HEADERS
 
 
 def mismatches(response: bytes) -> bool:

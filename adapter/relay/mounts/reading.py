@@ -24,8 +24,8 @@ from adapter.relay.sessions.inner_client import (
     rpc_request,
 )
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
-from adapter.rules.access.access_rules import ListShape
-from adapter.rules.mounts.lists import ServerList, read_page
+from adapter.rules.access.access_rules import ListShape, read_page
+from adapter.rules.mounts.lists import ServerList
 from adapter.rules.tools.lists import MOST_ITEMS, ListRefused
 from adapter.upstream.port import header
 from adapter.wire.envelope import Envelope, dump, read_envelope

@@ -16,8 +16,9 @@ from adapter.relay.background import in_turns, nothing
 from adapter.relay.server import REFUSED, Server
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.relay.sessions.renewal import LATEST
+from adapter.rules.access.access_rules import SHAPES, OfferKind, read_page
 from adapter.rules.calls.circuit_breaker import BreakerState
-from adapter.rules.tools.lists import names_on
+from adapter.rules.tools.lists import ListRefused
 from adapter.settings.servers.policies import UpstreamPing
 from adapter.wire.eras import LEGACY, Era
 
@@ -62,10 +63,13 @@ async def _missing(session: OwnSession, configured: frozenset[str]) -> frozenset
         answer = await session.ask("tools/list", params)
         if answer.response is None:
             return None
-        page = await in_turns(names_on(answer.response))
+        try:
+            page = await in_turns(read_page(answer.response, SHAPES[OfferKind.TOOL]))
+        except ListRefused:
+            return None
         if page is None:
             return None
-        missing -= page.names
+        missing.difference_update(name for name, _ in page.entries)
         if not missing or page.cursor is None:
             break
         params = {"cursor": page.cursor}

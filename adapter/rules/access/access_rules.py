@@ -11,7 +11,7 @@ What stays keeps its bytes. An entry in which another reader could find another 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache, partial
@@ -23,7 +23,15 @@ from adapter.errors import BadJson, ToolUnknown
 from adapter.rules.access.principals import Caller, is_of_token, name_of, principals_named
 from adapter.rules.text.expressions import NamePattern, name_reading, uri_part_reading, uri_reading
 from adapter.rules.text.unicode import shown
-from adapter.rules.tools.lists import MOST_ITEMS, PRIVATE, Entries, ListRefused, certain_outline
+from adapter.rules.tools.lists import (
+    MOST_ITEMS,
+    PRIVATE,
+    Entries,
+    ListRefused,
+    certain_outline,
+    next_cursor,
+    says_no_such_method,
+)
 from adapter.wire.ambiguity import stands_twice
 from adapter.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, error_response, parse
 from adapter.wire.names import Names
@@ -277,12 +285,6 @@ class ListShape(NamedTuple):
     key: str
     name: str
 
-    @property
-    def of_result(self) -> Names:
-        """The members of the result that must be there in one spelling only."""
-        known = ("_meta", "resultType", "ttlMs", "cacheScope")
-        return Names.of(judged=(self.key, "nextCursor"), known=known)
-
 
 SHAPES = {
     OfferKind.TOOL: ListShape("tools/list", "tools", "name"),
@@ -291,8 +293,10 @@ SHAPES = {
     OfferKind.PROMPT: ListShape("prompts/list", "prompts", "name"),
 }
 
-_OF_RESULT = {kind: shape.of_result for kind, shape in SHAPES.items()}
-_OF_ENTRY = {kind: Names.of(judged=(shape.name,)) for kind, shape in SHAPES.items()}
+_KNOWN = ("_meta", "resultType", "ttlMs", "cacheScope")
+_OF_RESULT = {shape: Names.of(judged=(shape.key, "nextCursor"), known=_KNOWN) for shape in SHAPES.values()}
+"""The members of each list's result that must be there in one spelling only."""
+_OF_ENTRY = {shape: Names.of(judged=(shape.name,)) for shape in SHAPES.values()}
 
 
 def visible_list(
@@ -303,14 +307,17 @@ def visible_list(
     A modern one is marked as private in any case, because other callers may see other entries. Raises BadJson, and
     ListRefused for what can be read in two ways.
     """
-    found = yield from _outline(response, kind)
-    if found is None:
+    shape = SHAPES[kind]
+    found, message = yield from _outline(response, shape)
+    if found is None or not isinstance(message, dict):
+        raise ListRefused("is not a response")
+    if found.list_at is None:
         return response
-    entries = Entries(response, found, SHAPES[kind].key, b"")
+    entries = Entries(response, found, shape.key, b"")
     entries.edited = modern
     for place, span in enumerate(found.spans):
         raw = response[slice(*span)]
-        name = yield from entry_name(raw, kind)
+        name = yield from _entry_name(raw, shape)
         if name is not None and shows(name):
             entries.keep(span, raw)
         else:
@@ -320,44 +327,57 @@ def visible_list(
     return entries.written([PRIVATE] if modern else [])
 
 
-def names_listed(response: bytes, kind: OfferKind) -> Piecewise[frozenset[str] | None]:
-    """The names on one page of a list; None of what is no list. Raises BadJson, ListRefused."""
-    found = yield from _outline(response, kind)
-    if found is None:
-        return None
-    names: set[str] = set()
-    for span in found.spans:
-        name = yield from entry_name(response[slice(*span)], kind)
+class ListPage(NamedTuple):
+    """The entries of one page, each with its name or URI, and the cursor of the next page."""
+
+    entries: list[tuple[str, bytes]]
+    cursor: str | None = None
+
+
+def read_page(response: bytes, shape: ListShape) -> Piecewise[ListPage | None]:
+    """One page of a server's list: none of a server that knows no such method, None where it is no list.
+
+    An entry without a name, or with two, cannot be used. Raises BadJson, and ListRefused for what can be read in two
+    ways, or is too much.
+    """
+    found, message = yield from _outline(response, shape)
+    if found is None or found.list_at is None:
+        return ListPage([]) if says_no_such_method(message) else None
+    entries = yield from read_entries(shape, (response[start:end] for start, end in found.spans))
+    return ListPage(entries, next_cursor(found.rest(response)))
+
+
+def read_entries(shape: ListShape, items: Iterable[bytes]) -> Piecewise[list[tuple[str, bytes]]]:
+    """The entries that have one name."""
+    found = []
+    for item in items:
+        name = yield from _entry_name(item, shape)
         if name is not None:
-            names.add(name)
-    return frozenset(names)
+            found.append((name, item))
+    return found
 
 
-def _outline(response: bytes, kind: OfferKind) -> Piecewise[Outline | None]:
-    key, names = SHAPES[kind].key, _OF_RESULT[kind]
-    found, message = yield from certain_outline(response, key, names, MOST_ITEMS, "entries")
-    if found is None or not isinstance(message, dict):
-        raise ListRefused("is not a response")
-    return None if found.list_at is None else found
+def _outline(response: bytes, shape: ListShape) -> Piecewise[tuple[Outline | None, Any]]:
+    return (yield from certain_outline(response, shape.key, _OF_RESULT[shape], MOST_ITEMS, "entries"))
 
 
-def entry_name(raw: bytes, kind: OfferKind) -> Piecewise[str | None]:
+def _entry_name(raw: bytes, shape: ListShape) -> Piecewise[str | None]:
     """The name that all readers find in an entry, None if there is none. Raises BadJson."""
     if len(raw) > LARGEST_ENTRY:
         return None
-    return (yield from one_piece(partial(_certain_name, raw, kind), len(raw)))
+    return (yield from one_piece(partial(_certain_name, raw, shape), len(raw)))
 
 
-def _certain_name(raw: bytes, kind: OfferKind) -> str | None:
+def _certain_name(raw: bytes, shape: ListShape) -> str | None:
     try:
         value = parse(raw)
     except BadJson:
         # Too deep, for one: of what nobody here can read nothing is shown.
         return None
-    name = value.get(SHAPES[kind].name) if isinstance(value, dict) else None
-    if not isinstance(name, str) or _OF_ENTRY[kind].second_spelling(value) is not None:
+    name, names = value.get(shape.name) if isinstance(value, dict) else None, _OF_ENTRY[shape]
+    if not isinstance(name, str) or names.second_spelling(value) is not None:
         return None
-    return name if _is_written_once(raw, value) or not stands_twice(raw, _OF_ENTRY[kind]) else None
+    return name if _is_written_once(raw, value) or not stands_twice(raw, names) else None
 
 
 def _is_written_once(raw: bytes, value: object) -> bool:

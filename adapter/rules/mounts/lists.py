@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from adapter.rules.access.access_rules import SHAPES, ListShape, OfferKind, entry_name
+from adapter.rules.access.access_rules import SHAPES, ListShape, OfferKind, read_entries
 from adapter.rules.mounts.names import NameTable
 from adapter.rules.mounts.uris import UriTable
-from adapter.rules.tools.lists import MOST_ITEMS, certain_outline, next_cursor, says_no_such_method
+from adapter.rules.tools.lists import MOST_ITEMS
 from adapter.wire.envelope import dump, parse, value_at
 from adapter.wire.outline import Reader
 from adapter.wire.piecewise import Piecewise, one_piece
@@ -37,7 +37,6 @@ TOLD = TOOLS, PROMPTS, RESOURCES
 """The lists of which servers say that they have changed; templates are resources there."""
 
 _CHANGED = re.compile(rb"(tools|prompts|resources)\\?/list_changed")
-_KINDS = {shape.method: kind for kind, shape in SHAPES.items()}
 
 
 def changes_in(message: bytes) -> tuple[ListShape, ...]:
@@ -66,36 +65,6 @@ class ServerList(NamedTuple):
     def names(self) -> list[str]:
         """The names or URIs of all entries."""
         return [name for name, _ in self.entries]
-
-
-class ListPage(NamedTuple):
-    """The entries of one page, each with its name or URI, and the cursor of the next page."""
-
-    entries: list[tuple[str, bytes]]
-    cursor: str | None = None
-
-
-def read_page(response: bytes, shape: ListShape) -> Piecewise[ListPage | None]:
-    """One page of a server's list: none of a server that knows no such method, None where it is no list.
-
-    An entry without a name, or with two, cannot be used. Raises BadJson, and ListRefused for what can be read in two
-    ways, or is too much.
-    """
-    found, message = yield from certain_outline(response, shape.key, shape.of_result, MOST_ITEMS, "entries")
-    if found is None or found.list_at is None:
-        return ListPage([]) if says_no_such_method(message) else None
-    entries = yield from read_entries(shape, (response[start:end] for start, end in found.spans))
-    return ListPage(entries, next_cursor(found.rest(response)))
-
-
-def read_entries(shape: ListShape, items: Iterable[bytes]) -> Piecewise[list[tuple[str, bytes]]]:
-    """The entries that have one name."""
-    found = []
-    for item in items:
-        name = yield from entry_name(item, _KINDS[shape.method])
-        if name is not None:
-            found.append((name, item))
-    return found
 
 
 def stored_entries(value: bytes, shape: ListShape) -> Piecewise[list[tuple[str, bytes]]]:

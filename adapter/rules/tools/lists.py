@@ -6,7 +6,6 @@ Everything of the upstream's own keeps its bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, overload
@@ -14,7 +13,7 @@ from typing import Any, overload
 from adapter.wire.ambiguity import doubt_of_answer
 from adapter.wire.envelope import METHOD_NOT_FOUND, dump, parse
 from adapter.wire.names import Names
-from adapter.wire.outline import Outline, TooManyItems, member, outline, responds
+from adapter.wire.outline import Outline, TooManyItems, outline, responds
 from adapter.wire.piecewise import Piecewise, one_piece
 from adapter.wire.scan import Span
 from adapter.wire.spans import Edit, Insert, edit, find, items
@@ -186,62 +185,6 @@ def certain_outline(
 
 
 # --- long lists -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ListedNames:
-    """The names on one page of a list, and the cursor of the next page."""
-
-    names: frozenset[str]
-    cursor: str | None = None
-
-
-def names_on(response: bytes) -> Piecewise[ListedNames | None]:
-    """The names of the tools on one page: none of a server without tools, None where the response is no list.
-
-    Raises BadJson.
-    """
-    found = yield from _outline(response, "tools")
-    if found is None:
-        return None
-    if found.list_at is None:
-        return ListedNames(frozenset()) if says_no_such_method(parse(found.rest(response))) else None
-    names: set[str] = set()
-    for span in found.spans:
-        name = yield from _name(response[slice(*span)])
-        if isinstance(name, str):
-            names.add(name)
-        yield None
-    return ListedNames(frozenset(names), next_cursor(found.rest(response)))
-
-
-@dataclass(frozen=True, slots=True)
-class ListedTool:
-    """The definition of one tool on a page of a list, None where it is not there, and the cursor of the next page."""
-
-    value: dict[str, Any] | None = None
-    cursor: str | None = None
-
-
-def tool_on(response: bytes, name: str) -> Piecewise[ListedTool]:
-    """The first tool of that name on one page; neither it nor a cursor where the response is no list.
-
-    Raises BadJson.
-    """
-    found = yield from _outline(response, "tools")
-    if found is None or found.list_at is None:
-        return ListedTool()
-    for span in found.spans:
-        raw = response[slice(*span)]
-        if (yield from _name(raw)) == name:
-            return ListedTool((yield from one_piece(partial(parse, raw), len(raw))))
-        yield None
-    return ListedTool(None, next_cursor(found.rest(response)))
-
-
-def _name(tool: bytes) -> Piecewise[object]:
-    place = yield from member(tool, "name")
-    return parse(tool[slice(*place)]) if place is not None else None
 
 
 class LongList(Sequence[dict[str, Any]]):

@@ -13,8 +13,9 @@ from adapter.errors import BadJson
 from adapter.rules.access.access_rules import (
     LARGEST_ENTRY,
     SHAPES,
+    ListPage,
     OfferKind,
-    names_listed,
+    read_page,
     unknown_prompt,
     unknown_resource,
     unknown_tool,
@@ -24,12 +25,19 @@ from adapter.rules.tools.lists import LONGEST_REST, MOST_ITEMS, ListRefused
 from adapter.wire.piecewise import at_once
 
 PROMPT, RESOURCE = OfferKind.PROMPT, OfferKind.RESOURCE
+TOOLS = SHAPES[OfferKind.TOOL]
 
 
 def seen(
     response: bytes, shows: Callable[[str], bool], kind: OfferKind = PROMPT, *, modern: bool = False
 ) -> bytes:
     return at_once(visible_list(response, kind, shows, modern=modern))
+
+
+def names_on(response: bytes, kind: OfferKind) -> list[str]:
+    page = at_once(read_page(response, SHAPES[kind]))
+    assert page is not None
+    return [name for name, _ in page.entries]
 
 
 def listing(entries: bytes, rest: bytes = b"") -> bytes:
@@ -96,16 +104,16 @@ def test_what_is_no_json_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "response",
+    ("response", "page"),
     [
-        b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}',
-        b'{"jsonrpc":"2.0","id":1,"result":{}}',
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}', ListPage([])),
+        (b'{"jsonrpc":"2.0","id":1,"result":{}}', None),
     ],
 )
-def test_an_answer_without_a_list_stays(response: bytes) -> None:
+def test_an_answer_without_a_list_stays(response: bytes, page: ListPage | None) -> None:
     """An error is the upstream's word, and a result without a list shows nothing."""
     assert seen(response, lambda _: False) is response
-    assert at_once(names_listed(response, PROMPT)) is None
+    assert at_once(read_page(response, SHAPES[PROMPT])) == page
 
 
 def test_every_kind_has_its_own_member() -> None:
@@ -113,14 +121,22 @@ def test_every_kind_has_its_own_member() -> None:
     for kind, shape in SHAPES.items():
         entries = [{"name": "shown", shape.name: "a"}, {"name": "shown", shape.name: "b"}]
         response = orjson.dumps({"jsonrpc": "2.0", "id": 1, "result": {shape.key: entries}})
-        assert at_once(names_listed(response, kind)) == frozenset("ab")
+        assert names_on(response, kind) == ["a", "b"]
         (left,) = orjson.loads(seen(response, lambda name: name == "a", kind))["result"][shape.key]
         assert left[shape.name] == "a"
 
 
 def test_names_are_certain_ones_only() -> None:
     """An entry that could have another name counts for none."""
-    assert at_once(names_listed(listing(b'{"name":"a"},{"name":"b","name":"c"},1'), PROMPT)) == frozenset("a")
+    assert names_on(listing(b'{"name":"a"},{"name":"b","name":"c"},1'), PROMPT) == ["a"]
+
+
+@pytest.mark.parametrize("page", [b"[]", b'{"error":{"code":-32000}}', b'{"result":{"tools":{}}}'])
+def test_what_is_no_list_has_no_page(page: bytes) -> None:
+    """Nor has one that nobody reads to its end."""
+    assert at_once(read_page(page, TOOLS)) is None
+    with pytest.raises(ListRefused):
+        at_once(read_page(b'{"id":1,"result":{"tools":[%b7]}}' % (b"7," * MOST_ITEMS), TOOLS))
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=8), st.sets(st.sampled_from("abcdef")))

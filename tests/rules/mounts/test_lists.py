@@ -7,7 +7,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapter.rules.access.access_rules import ListShape
+from adapter.rules.access.access_rules import ListShape, read_entries, read_page
 from adapter.rules.mounts.lists import (
     MISSING,
     PAGE,
@@ -23,8 +23,6 @@ from adapter.rules.mounts.lists import (
     list_response,
     merged,
     read_cursor,
-    read_entries,
-    read_page,
     stored_entries,
 )
 from adapter.rules.mounts.names import NameTable, NamingRules, ServerNames
@@ -90,10 +88,11 @@ def test_a_list_says_which_servers_are_missing() -> None:
 
 def test_a_page_is_read_with_its_cursor() -> None:
     """What is no entry, has no name or two, is left out."""
-    tools = b'[{"name":"a"}, 3,{"title":"x"},{"name":"b","name":"c"} , {"name":"d"}]'
+    tools = b'[{"name":"a"}, 3,{"title":"x"},{"name":"b","name":"c"} , {"name":"d"},{"n\\u0061me":"\\u0061"}]'
     page = at_once(read_page(b'{"id":1,"result":{"tools":' + tools + b',"nextCursor":"x"}}', TOOLS))
     assert page is not None
-    assert page.entries == [("a", b'{"name":"a"}'), ("d", b'{"name":"d"}')]
+    spelled = b'{"n\\u0061me":"\\u0061"}'
+    assert page.entries == [("a", b'{"name":"a"}'), ("d", b'{"name":"d"}'), ("a", spelled)]
     assert page.cursor == "x"
     stored = b"[" + b",".join(item for _, item in page.entries) + b"]"
     assert at_once(stored_entries(stored, TOOLS)) == page.entries

@@ -10,15 +10,11 @@ from hypothesis import strategies as st
 from adapter.errors import BadJson
 from adapter.rules.tools.lists import (
     MOST_ITEMS,
-    ListedNames,
-    ListedTool,
     LongList,
     ended_with,
     has_no_such_method,
     long_response,
-    names_on,
     next_cursor,
-    tool_on,
 )
 from adapter.wire.piecewise import at_once
 from tests.wire.pieces import timed
@@ -78,41 +74,6 @@ def test_entries_of_the_upstream_survive(entries: list[dict[str, object]]) -> No
 # --- long lists -----------------------------------------------------------------------------------------------
 
 
-def test_names_on_a_page() -> None:
-    """Those of its tools, in any spelling, and where the list goes on."""
-    page = (
-        b'{"result":{"tools":[{"x":{"name":"no"},"n\\u0061me":"\\u0061"},{"name":7},8,{"name":"b"}],'
-        b'"nextCursor":"c"}}'
-    )
-    assert at_once(names_on(page)) == ListedNames(frozenset("ab"), "c")
-    assert at_once(names_on(b'{"result":{"tools":[],"nextCursor":7}}')) == ListedNames(frozenset())
-    assert at_once(names_on(b'{"error":{"code":-32601}}')) == ListedNames(frozenset())
-
-
-def test_a_tool_on_a_page() -> None:
-    """The first of its name, in any spelling; else where the list goes on."""
-    page = (
-        b'{"result":{"tools":[{"x":{"name":"a"}},7,{"n\\u0061me":"\\u0061","v":1},{"name":"a","v":2}],'
-        b'"nextCursor":"c"}}'
-    )
-    assert at_once(tool_on(page, "a")) == ListedTool({"name": "a", "v": 1})
-    assert at_once(tool_on(page, "b")) == ListedTool(None, "c")
-    assert at_once(tool_on(b'{"result":{"tools":[],"nextCursor":7}}', "a")) == ListedTool()
-    for other in (b"[]", b'{"error":{"code":-32000}}', ENDLESS):
-        assert at_once(tool_on(other, "a")) == ListedTool()
-
-
-ENDLESS = b'{"id":1,"result":{"tools":[%b7]}}' % (b"7," * MOST_ITEMS)
-
-
-@pytest.mark.parametrize(
-    "page", [b"[]", b'{"error":{"code":-32000}}', b'{"result":{"tools":{}}}', ENDLESS], ids=range(4)
-)
-def test_what_is_no_list_has_no_names(page: bytes) -> None:
-    """Nor has one that nobody reads to its end."""
-    assert at_once(names_on(page)) is None
-
-
 def test_a_long_response_is_what_it_says() -> None:
     """With its objects read one by one, and none of anything else."""
     items = [{"name": f"tool_{number}", "n": number} for number in range(5000)]
@@ -131,7 +92,8 @@ def test_another_response_is_none() -> None:
     error = b'{"id":1,"error":{"code":-32000}}'
     assert at_once(long_response(error, 2, "tools")) is None
     assert at_once(long_response(error, 1, "tools")) == {"id": 1, "error": {"code": -32000}}
-    assert at_once(long_response(ENDLESS, 1, "tools")) is None
+    endless = b'{"id":1,"result":{"tools":[%b7]}}' % (b"7," * MOST_ITEMS)
+    assert at_once(long_response(endless, 1, "tools")) is None
     with pytest.raises(BadJson):
         at_once(long_response(b'{"id":1,"result":{"tools":[{"a":}]}}', 1, "tools"))
 
