@@ -20,7 +20,7 @@ from adapter.relay.stages import StageEntry, StageTable
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_cache import CatalogueCache, CatalogueListener, CatalogueTeller
 from adapter.relay.tools.catalogue_judge import JudgeRuntime
-from adapter.relay.tools.catalogue_reader import DEFINITIONS_KEPT, Definitions, ToolDefinitions
+from adapter.relay.tools.catalogue_reader import ToolDefinitions
 from adapter.relay.tools.pins import Pins
 from adapter.relay.tools.tool_guard import ToolGuard
 from adapter.relay.tools.tool_lists import ToolLists
@@ -173,7 +173,6 @@ class ToolGuards:
             partial(self._revoke, entry.id),
             JudgeRuntime(time.monotonic, self._base.background, self._base.log),
             by_content=policies.sanitization.mode == "block" or entry.access is not None,
-            definitions=Definitions(DEFINITIONS_KEPT) if folds or planning is not None else None,
         )
         members.read = tool_guard.lists
         if attaching is not None:

@@ -69,8 +69,9 @@ V = TypeVar("V")
 
 
 def verdict_weight(verdict: Verdict) -> Weight:
-    """The weight of a verdict: that of the catalogue that it is about."""
-    return weight(verdict.now)
+    """The weight of a verdict: that of the catalogue that it is about, and as much again for the tools as they came."""
+    now = weight(verdict.now)
+    return now._replace(size=2 * now.size)
 
 
 class CatalogueCache:

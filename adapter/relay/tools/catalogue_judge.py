@@ -1,6 +1,6 @@
 """Verdicts on the catalogues that scopes are shown: found once for all scopes with equal baselines and catalogues.
 
-Where calls wait for no verdict, ``DeferredPins`` has their scopes judged, and so pinned, beside them.
+Where calls wait for no verdict, their scopes are judged, and so pinned, beside them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
@@ -51,10 +51,6 @@ RETRY = 30.0
 """Seconds until tools that could not be read are read again, where no call depends on them."""
 
 
-PutOff: TypeAlias = Callable[[Call, CatalogueSnapshot], bool]
-"""See DeferredPins."""
-
-
 class _Key(NamedTuple):
     """The values that a verdict depends on."""
 
@@ -64,9 +60,20 @@ class _Key(NamedTuple):
     pages: frozenset[str]
 
 
+class JudgeRuntime(NamedTuple):
+    """The surroundings of a judge. ``now`` is a clock that never goes back."""
+
+    now: Callable[[], float]
+    background: BackgroundTasks
+    log: FilteringBoundLogger
+
+
 @dataclass(eq=False, repr=False)
 class CatalogueJudge:
     """Judges the scopes of one server by their pins. All that it learns is in the cache of the server's catalogue.
+
+    A scope whose pin could matter to nobody but its own later requests is pinned a moment later, to the tools that were
+    known at its first call, or that its first list showed. A stop of the adapter writes the pins that wait.
 
     ``on_drift`` is called for each drift that operators are told of.
     """
@@ -74,12 +81,18 @@ class CatalogueJudge:
     baselines: Baselines
     lists: ToolLists
     reader: CatalogueReader
-    log: FilteringBoundLogger
+    runtime: JudgeRuntime
     on_drift: Callable[[], None]
 
     def __post_init__(self) -> None:
         self._cache = self.baselines.cache
-        self._is_off = self.baselines.pinning.mode == "off"
+        self._mode = self.baselines.pinning.mode
+        self._is_off = self._mode == "off"
+        self._now, self._background, self._log = self.runtime
+        self._waiting: dict[str, tuple[Call, CatalogueSnapshot]] = {}
+        self._viewing: set[str] = set()
+        self._retry_at = float("-inf")
+        self._at_work = self._is_stopping = False
         self._verdicts = SingleFlight[_Key, Verdict](LastUsed(VERDICTS, KEPT_BYTES, verdict_weight))
         self._logged: set[tuple[str, str]] = set()
 
@@ -91,7 +104,9 @@ class CatalogueJudge:
         Raises UpstreamBroken if that cannot be known, and what the upstream raises.
         """
         cache = self._cache
-        if not (self._is_off or cache.is_confirmed):
+        if call.scope.id in self._waiting:
+            await self._settle(call.scope.id)
+        if not cache.is_confirmed:
             await self.baselines.confirm()
         cache.expire()
         for pause in PAUSES:
@@ -106,10 +121,6 @@ class CatalogueJudge:
                 cache.keep_verdict(call.scope.id, verdict)
                 return await self._publish(call, verdict)
         raise UpstreamBroken("The upstream server's tools change faster than they can be read; try again.")
-
-    async def pin(self, call: Call, snapshot: CatalogueSnapshot) -> None:
-        """Pin the scope of a call to what it was offered then, unless it is pinned."""
-        await self._judge(call, snapshot)
 
     async def _find(self, call: Call) -> Verdict:
         snapshot = await self.reader.snapshot(call)
@@ -139,15 +150,15 @@ class CatalogueJudge:
         """Note the moment of a list's request: the answer may be older than the catalogue that is known by then."""
         call.notes[MARK] = self._cache.mark
 
-    async def verdict_on(self, call: Call, listed: Listed, *, first: bool, put_off: PutOff) -> Verdict:
-        """Judge by the list itself if it is whole, else by all its pages; ``put_off`` tells whether the scope, which is
-        shown its server's baseline, is pinned later. Raises as ``verdict`` does.
-        """
+    async def verdict_on(self, call: Call, listed: Listed, *, first: bool) -> Verdict:
+        """Judge by the list itself if it is whole, else by all its pages. Raises as ``verdict`` does."""
+        if call.scope.id in self._waiting:
+            await self._settle(call.scope.id)
         snapshot = await self.lists.snapshot(listed)
         if not first or listed.cursor is not None:
             return await self._verdict_on_page(call, snapshot)
         cache = self._cache
-        if not (self._is_off or cache.is_confirmed):
+        if not cache.is_confirmed:
             await self.baselines.confirm()
         is_current = call.notes.get(MARK) == cache.mark
         if is_current:
@@ -156,7 +167,7 @@ class CatalogueJudge:
         if verdict is not None and verdict.snapshot.is_same(snapshot):
             return verdict
         epoch = cache.epoch
-        is_put_off = put_off(call, snapshot)
+        is_put_off = self._put_off(call, snapshot)
         verdict = await (
             self._compare(snapshot.catalogue, snapshot) if is_put_off else self._judge(call, snapshot)
         )
@@ -211,77 +222,52 @@ class CatalogueJudge:
         """Write one line for the drift of one catalogue, however many scopes it concerns."""
         if key not in self._logged and len(self._logged) < LOGGED:
             self._logged.add(key)
-            server, mode = self.baselines.server, self.baselines.pinning.mode
-            self.log.warning("tools changed", server=server, mode=mode, drift=as_data(drift))
+            server = self.baselines.server
+            self._log.warning("tools changed", server=server, mode=self._mode, drift=as_data(drift))
             self.on_drift()
 
-
-class JudgeRuntime(NamedTuple):
-    """The surroundings of a judge. ``now`` is a clock that never goes back."""
-
-    now: Callable[[], float]
-    background: BackgroundTasks
-    log: FilteringBoundLogger
-
-
-class DeferredPins:
-    """Has scopes be judged beside their calls, which wait for no verdict.
-
-    A scope whose pin could matter to nobody but its own later requests is pinned a moment later, to the tools that were
-    known at its first call, or that its first list showed. A stop of the adapter writes the pins that wait.
-    """
-
-    def __init__(self, judge: CatalogueJudge, baselines: Baselines, runtime: JudgeRuntime) -> None:
-        self._judge = judge
-        self._baselines = baselines
-        self._now, self._background, self._log = runtime
-        self._viewing: set[str] = set()
-        self._retry_at = float("-inf")
-        self._at_work = False
-        self._is_stopping = False
-        self.waiting: dict[str, tuple[Call, CatalogueSnapshot]] = {}
-        """Calls with what was offered then, by scope id."""
-
-    def __repr__(self) -> str:
-        return f"<DeferredPins: {len(self.waiting)} scopes>"
+    # --- pins that wait ---------------------------------------------------------------------------------------
 
     def note(self, call: Call) -> None:
         """Have the scope of a call be pinned to the tools of now, which are to be read first if nobody knows them."""
         scope_id = call.scope.id
-        if scope_id in self.waiting or scope_id in self._viewing or self._now() < self._retry_at:
+        if scope_id in self._waiting or scope_id in self._viewing or self._now() < self._retry_at:
             return
-        snapshot = self._baselines.cache.fresh_snapshot()
-        may_wait = snapshot is not None and self._baselines.may_wait(call, snapshot.catalogue)
-        if snapshot is None or not may_wait or len(self.waiting) >= MOST_WAITING:
+        snapshot = self._cache.fresh_snapshot()
+        may_wait = snapshot is not None and self.baselines.may_wait(call, snapshot.catalogue)
+        if snapshot is None or not may_wait or len(self._waiting) >= MOST_WAITING:
             self._viewing.add(scope_id)
             self._background.run(self._view(call.without_request()))
             return
         self._wait(call, snapshot)
 
-    def put_off(self, call: Call, snapshot: CatalogueSnapshot) -> bool:
+    def _put_off(self, call: Call, snapshot: CatalogueSnapshot) -> bool:
         """Have the scope of a first list be pinned to it a moment later; False where the pin may not wait, or where
         there may be one.
+
+        Where a pin may be the reason to refuse a call it is written before a list leaves: a process that is killed
+        forgets those that wait.
         """
-        scope, baselines = call.scope, self._baselines
-        if not call.origin.is_new or scope.session_key is None or scope.id in self._viewing:
+        scope, pins = call.scope, self._cache.pins
+        if self._mode != "warn" or not call.origin.is_new or scope.session_key is None:
             return False
-        if scope.id in baselines.cache.pins or len(baselines.cache.pins) >= SCOPES:
+        if scope.id in self._viewing or scope.id in pins or len(pins) >= SCOPES:
             return False
-        if len(self.waiting) >= MOST_WAITING or not baselines.may_wait(call, snapshot.catalogue):
+        if len(self._waiting) >= MOST_WAITING or not self.baselines.may_wait(call, snapshot.catalogue):
             return False
         self._wait(call, snapshot)
         return True
 
     def _wait(self, call: Call, snapshot: CatalogueSnapshot) -> None:
-        self.waiting[call.scope.id] = call.without_request(), snapshot
+        self._waiting[call.scope.id] = call.without_request(), snapshot
         if not self._at_work:
             self._at_work = True
             self._background.run(self._settle_soon())
 
-    async def settle(self, scope_id: str) -> None:
+    async def _settle(self, scope_id: str) -> None:
         """Pin a scope now, if it waits for that and has not ended."""
-        waiting = self.waiting.pop(scope_id, None)
-        if waiting is not None and not self._baselines.cache.has_ended(scope_id):
+        waiting = self._waiting.pop(scope_id, None)
+        if waiting is not None and not self._cache.has_ended(scope_id):
             await self._view(*waiting)
 
     async def _settle_soon(self) -> None:
@@ -294,10 +280,10 @@ class DeferredPins:
         finally:
             try:
                 # Most have ended by now, and none of them needs a task to find that out.
-                for scope_id in [each for each in self.waiting if self._baselines.cache.has_ended(each)]:
-                    del self.waiting[scope_id]
-                while self.waiting:
-                    await asyncio.gather(*map(self.settle, [*islice(self.waiting, PINNED_AT_ONCE)]))
+                for scope_id in [each for each in self._waiting if self._cache.has_ended(each)]:
+                    del self._waiting[scope_id]
+                while self._waiting:
+                    await asyncio.gather(*map(self._settle, [*islice(self._waiting, PINNED_AT_ONCE)]))
             finally:
                 self._at_work = False
 
@@ -306,11 +292,11 @@ class DeferredPins:
         self._viewing.add(call.scope.id)
         try:
             if first is not None:
-                await self._judge.pin(call, first)
+                await self._judge(call, first)
             if not self._is_stopping:
-                await self._judge.verdict(call)
+                await self.verdict(call)
         except AdapterError as error:
             self._retry_at = self._now() + RETRY
-            self._log.info("tools could not be pinned yet", server=self._baselines.server, why=error.code)
+            self._log.info("tools could not be pinned yet", server=self.baselines.server, why=error.code)
         finally:
             self._viewing.discard(call.scope.id)

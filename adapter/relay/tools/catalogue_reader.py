@@ -83,17 +83,14 @@ async def snapshot_of(lists: ToolLists, pages: list[Listed]) -> CatalogueSnapsho
     snapshots = [await lists.snapshot(page) for page in pages]
     if len(snapshots) == 1:
         return snapshots[0]
-    catalogue = await in_turns(catalogue_piecewise(tools_on(pages)))
+    tools = tools_on(pages)
+    catalogue = await in_turns(catalogue_piecewise(tools))
     hidden = frozenset[str]().union(*(snapshot.hidden for snapshot in snapshots))
-    return CatalogueSnapshot(
-        catalogue, hidden, frozenset(snapshot.catalogue.digest for snapshot in snapshots)
-    )
+    digests = frozenset(snapshot.catalogue.digest for snapshot in snapshots)
+    return CatalogueSnapshot(catalogue, hidden, digests, tools)
 
 
 # --- definitions ----------------------------------------------------------------------------------------------
-
-DEFINITIONS_KEPT = 4
-"""Catalogues of one server whose definitions are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +118,15 @@ class Offered:
         return self.warns is not None and name in self.warns.unsettled
 
 
-Definitions = LastUsed[str, Mapping[str, bytes]]
-"""The definitions of the last catalogues of a server, by digest, as clients see them: DEFINITIONS_KEPT of them."""
-
-
 # --- reading --------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class CatalogueReader:
-    """Reads the list of one server. ``definitions`` is where those that are read are kept.
-
-    All pages of a list have ``patience`` seconds.
-    """
+    """Reads the list of one server. All pages of a list have ``patience`` seconds."""
 
     lists: ToolLists
     cache: CatalogueCache
-    definitions: Definitions | None = None
     patience: float = PATIENCE
     # By scope and epoch: a read that began before the tools changed serves nobody who asks later.
     _reading: SingleFlight[tuple[str, int], CatalogueSnapshot | None] = field(
@@ -197,14 +186,7 @@ class CatalogueReader:
             raise UpstreamSilent(
                 f"The upstream server did not list its tools within {self.patience:g} s; try again."
             ) from None
-        if pages is None:
-            return None
-        snapshot = await snapshot_of(self.lists, pages)
-        if self.definitions is not None:
-            # Of several tools of one name the last counts, as in the catalogue.
-            by_name = {tool.name: tool.raw for tool in tools_on(pages)}
-            self.definitions.put(snapshot.catalogue.digest, by_name)
-        return snapshot
+        return None if pages is None else await snapshot_of(self.lists, pages)
 
 
 def _required(snapshot: CatalogueSnapshot | None) -> CatalogueSnapshot:

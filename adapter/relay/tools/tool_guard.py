@@ -15,13 +15,13 @@ from adapter.relay.background import in_turns, nothing, own_turn
 from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call, asked_cursor
 from adapter.relay.tools.baselines import Baselines
-from adapter.relay.tools.catalogue_judge import CatalogueJudge, DeferredPins, JudgeRuntime, PutOff
-from adapter.relay.tools.catalogue_reader import CatalogueReader, Definitions, Offered
+from adapter.relay.tools.catalogue_judge import CatalogueJudge, JudgeRuntime
+from adapter.relay.tools.catalogue_reader import CatalogueReader, Offered
 from adapter.relay.tools.tool_lists import Page, PageWriter, Pieces, ToolLists
 from adapter.rules.access.access_rules import unknown_tool
 from adapter.rules.calls.rounds import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME
-from adapter.rules.tools.catalogue import CatalogueSnapshot, Verdict
+from adapter.rules.tools.catalogue import Verdict
 from adapter.rules.tools.drift import Drift
 from adapter.rules.tools.drift_report import as_data, sentence
 from adapter.wire.envelope import failure, parse
@@ -47,8 +47,7 @@ Revoke = Callable[[str, str], Awaitable[None]]
 class ToolGuard:
     """The guard of one server's tools. ``hidden`` tells of a name whether policy hides it, in any spelling.
 
-    ``by_content``: whether a tool may be called depends on the list, also without pins. ``definitions`` keeps the
-    definitions that were read, which ``offered`` and ``listed`` need.
+    ``by_content``: whether a tool may be called depends on the list, also without pins.
 
     ``sees`` is set where callers may see different tools: then nobody is told of drift of what he may not see.
     ``is_for_host`` is set where definitions differ between hosts.
@@ -60,7 +59,6 @@ class ToolGuard:
     revoke: Revoke
     runtime: JudgeRuntime
     by_content: bool = field(default=False, kw_only=True)
-    definitions: Definitions | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self._pinning = pinning = self.baselines.pinning
@@ -69,15 +67,11 @@ class ToolGuard:
         self._waits = pinning.mode == "block" or self.by_content
         self._watches = pinning.mode != "off" or self.by_content
         self._cache = self.baselines.cache
-        self._reader = CatalogueReader(self.tool_lists, self._cache, self.definitions)
+        self._reader = CatalogueReader(self.tool_lists, self._cache)
         self._judge = CatalogueJudge(
-            self.baselines, self.tool_lists, self._reader, self.runtime.log, partial(self._count, "found")
+            self.baselines, self.tool_lists, self._reader, self.runtime, partial(self._count, "found")
         )
         self._is_hidden = lru_cache(VARIANTS)(self.hidden)
-        self._deferred = DeferredPins(self._judge, self.baselines, self.runtime)
-        # Where a pin may be the reason to refuse a call it is written before a list leaves: a process that is killed
-        # forgets those that wait.
-        self._put_off: PutOff = self._deferred.put_off if pinning.mode == "warn" else _at_once
         self.sees: Sees | None = None
         self.is_for_host: IsForHost | None = None
         self.on_drift: Callable[[str, str], None] = nothing
@@ -133,7 +127,7 @@ class ToolGuard:
             return
         if not self._waits:
             # Nothing will be refused, so no call waits until its tools are pinned.
-            self._deferred.note(call)
+            self._judge.note(call)
             return
         verdict = await self._judge.verdict(call)
         if verdict.hides(name):
@@ -201,23 +195,12 @@ class ToolGuard:
 
         Raises UpstreamBroken if no list can be had, and what the upstream raises.
         """
-        assert self.definitions is not None, "definitions are kept where they are asked for"
-        if call.scope.id in self._deferred.waiting:
-            await self._deferred.settle(call.scope.id)
         verdict = await self._judge.verdict(call)
-        digest = verdict.now.digest
-        definitions = self.definitions.get(digest)
-        if definitions is None:
-            # The catalogue came on a client's own list, or other catalogues took its place since.
-            await self._reader.own_snapshot(call)
-            definitions = self.definitions.get(digest)
-        if definitions is None:
-            raise UpstreamBroken("The upstream server's tools changed while they were read; try again.")
         warns = verdict.drift if self._pinning.mode == "warn" else None
         allowed = verdict.allowed
         if self.sees is not None:
             allowed = await in_turns(_seen(allowed, partial(self.sees, call)))
-        return Offered(digest, definitions, allowed, warns)
+        return Offered(verdict.now.digest, verdict.snapshot.definitions, allowed, warns)
 
     # --- lists ------------------------------------------------------------------------------------------------
 
@@ -263,10 +246,8 @@ class ToolGuard:
         """The page as the client may see it. Raises CatalogueDrifted, and what judging raises where it may refuse."""
         if page.listed is None or not self._watches:
             return page.pieces
-        if call.scope.id in self._deferred.waiting:
-            await self._deferred.settle(call.scope.id)
         try:
-            verdict = await self._judge.verdict_on(call, page.listed, first=first, put_off=self._put_off)
+            verdict = await self._judge.verdict_on(call, page.listed, first=first)
         except AdapterError as error:
             if self._pinning.mode == "block":
                 raise
@@ -295,11 +276,6 @@ class ToolGuard:
         if drift is None:
             return page.pieces
         raise await self._refusal(call, drift)
-
-
-def _at_once(_call: Call, _snapshot: CatalogueSnapshot) -> bool:
-    """Put no pin off."""
-    return False
 
 
 def _seen(names: Set[str], sees: Callable[[str], bool]) -> Piecewise[frozenset[str]]:

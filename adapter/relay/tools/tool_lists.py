@@ -370,7 +370,7 @@ async def _texts(page: ToolPage, way: PageWriter) -> Sequence[bytes | None]:
 async def _snapshot(listed: Listed) -> CatalogueSnapshot:
     catalogue = await in_turns(catalogue_piecewise(listed.tools))
     hidden = listed.page.entries.hidden if listed.page is not None else ()
-    return CatalogueSnapshot(catalogue, frozenset(hidden), frozenset({catalogue.digest}))
+    return CatalogueSnapshot(catalogue, frozenset(hidden), frozenset({catalogue.digest}), listed.tools)
 
 
 def _split(response: bytes) -> SplitResponse:

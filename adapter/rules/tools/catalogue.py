@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import heapq
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import Literal
 
@@ -200,17 +200,23 @@ class PinRule:
     earlier: EarlierForms = no_earlier_forms
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CatalogueSnapshot:
     """A whole list as its client may see it.
 
     ``hidden`` are the readings of tools that policy hides for their definitions. ``pages`` are the digests of the pages
-    that the list came on.
+    that the list came on, ``tools`` its entries.
     """
 
     catalogue: Catalogue
     hidden: frozenset[str] = frozenset()
     pages: frozenset[str] = frozenset()
+    tools: Sequence[Tool] = field(default=(), compare=False, repr=False)
+
+    @cached_property
+    def definitions(self) -> Mapping[str, bytes]:
+        """The definitions as clients see them, by name; of several tools of one name the last, as in the catalogue."""
+        return {tool.name: tool.raw for tool in self.tools}
 
     def is_same(self, other: CatalogueSnapshot) -> bool:
         """Tell whether both show the same tools and hide the same tools."""
@@ -251,7 +257,8 @@ class Verdict:
     def with_page(self, page: CatalogueSnapshot) -> Piecewise[CatalogueSnapshot]:
         """The tools that were judged, with the tools of the page in place of those of the same names."""
         tools = yield from pinned_piecewise({**self.now.tools, **page.catalogue.tools})
-        return CatalogueSnapshot(tools, self.snapshot.hidden | page.hidden)
+        entries = (*self.snapshot.tools, *page.tools)
+        return CatalogueSnapshot(tools, self.snapshot.hidden | page.hidden, tools=entries)
 
     def hides(self, name: str) -> bool:
         """Tell whether policy hides a tool that a server might understand by this name."""

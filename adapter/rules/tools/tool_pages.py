@@ -143,14 +143,8 @@ def write_page(page: ToolPage, texts: Sequence[bytes | None], *, private: bool) 
 
 def warned_texts(page: ToolPage, drift: Drift) -> Piecewise[list[bytes | None]]:
     """The page's texts with a warning first in the description of each drifted tool."""
-    texts: list[bytes | None] = []
-    for text, tool in zip(page.entries.texts, page.entries.tools, strict=True):
-        if text is not None and tool is not None and tool.name in drift.unsettled:
-            text = yield from one_piece(partial(with_warning, text, tool.name, drift), len(text))
-        texts.append(text)
-        if len(texts) % _EACH == 0:
-            yield None
-    return texts
+    edits = {name: partial(with_warning, name=name, drift=drift) for name in drift.unsettled}
+    return edited_texts(page, page.entries.texts, edits)
 
 
 def allowed_texts(page: ToolPage, allowed: Set[str]) -> Piecewise[list[bytes | None]]:

@@ -12,7 +12,7 @@ import pytest
 
 from adapter.errors import ToolUnknown
 from adapter.relay.stages import Call, CallOrigin, Stage, StageTable
-from adapter.relay.tools.catalogue_reader import DEFINITIONS_KEPT, Definitions, Offered
+from adapter.relay.tools.catalogue_reader import Offered
 from adapter.relay.tools.code_mode import CodeMode
 from adapter.rules.access.principals import Scope
 from adapter.rules.tools.code_mode import CodeModeNames
@@ -148,11 +148,3 @@ def test_a_definition_carries_the_warning_of_its_scope() -> None:
         assert text.startswith("[Warning:") and words in text and text.endswith("Does.")
     assert offered.definition("d") is definitions["d"]
     assert offered.definition("e") is None and offered.definition("f") is None
-
-
-def test_definitions_of_the_last_catalogues_are_kept() -> None:
-    """A server that offers each user another list does not fill the memory."""
-    kept = Definitions(DEFINITIONS_KEPT)
-    for number in range(DEFINITIONS_KEPT + 1):
-        kept.put(str(number), {"draw": b"%d" % number})
-    assert kept.get("0") is None and kept.get(str(DEFINITIONS_KEPT)) == {"draw": b"%d" % DEFINITIONS_KEPT}
