@@ -38,7 +38,6 @@ from adapter.settings.section import Problem
 from adapter.settings.servers.server import ServerSettings
 from adapter.state.sqlite import MemoryStore
 from adapter.state.watched import WatchedStore
-from adapter.wire.eras import Era
 from adapter.wire.piecewise import at_once
 
 
@@ -78,7 +77,7 @@ async def tools_of(
     async def fetch(method: str, params: dict[str, Any]) -> bytes | None:
         return (await session.ask(method, params, settings.core.upstream_request_timeout_seconds)).response
 
-    return await all_tools(lists, fetch, modern=session.era is Era.MODERN)
+    return await all_tools(lists, fetch)
 
 
 # --- what --connect reaches -----------------------------------------------------------------------------------------

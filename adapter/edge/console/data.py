@@ -326,16 +326,15 @@ def as_data(status: PinStatus) -> dict[str, Any]:
     fingerprints, null where it was or is not there; ``before`` or ``after`` of a change is null where there was or is
     no value.
     """
-    origin, baseline, since = status.baseline
-    before = baseline.tools if baseline is not None else {}
+    before = status.baseline.tools if status.baseline is not None else {}
     now = status.now.tools if status.now is not None else {}
     tools = list(islice(_tools(status.drift, before, now), MOST_TOOLS))
-    accepted = since if origin == "accepted" else None
+    accepted = status.since if status.origin == "accepted" else None
     return {
         "mode": status.mode,
-        "origin": origin,
+        "origin": status.origin,
         "digest": status.now.digest if status.now is not None else None,
-        "accepted": "by a lock file" if origin == "lock" else accepted,
+        "accepted": "by a lock file" if status.origin == "lock" else accepted,
         "remembered": status.remembered.as_data() if status.remembered is not None else None,
         "drift": status.drifted,
         "tools": tools,

@@ -17,7 +17,7 @@ from adapter.errors import BoundByFile, CatalogueMoved, NothingToAccept
 from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.stages import Call
 from adapter.relay.tools.catalogue_cache import CatalogueCache
-from adapter.relay.tools.pins import NO_BASELINE, Pin, Pins, PinStatus, ScopeKey, ServerBaseline
+from adapter.relay.tools.pins import Origin, Pin, Pins, PinStatus, ScopeKey
 from adapter.rules.access.principals import Scope, name_of, party_of
 from adapter.rules.tools.catalogue import Catalogue, PinRule, read_as
 from adapter.rules.tools.drift import Drift, DriftSighting, RememberedDrift, drift_piecewise
@@ -62,16 +62,6 @@ class Baselines:
         if self.pinning.lock is not None:
             return self.pinning.lock
         return await self._catalogue(await self._pin_of_server(), now)
-
-    async def for_review(self) -> ServerBaseline:
-        """The baseline of the server, by what the store says at this moment."""
-        if self.pinning.lock is not None:
-            return ServerBaseline("lock", self.pinning.lock)
-        if (accepted := await self._look_up()) is not None:
-            return ServerBaseline("accepted", await self.pins.catalogue(accepted.digest), accepted.since)
-        if (first := await self._first()) is not None:
-            return ServerBaseline("first_seen", await self.pins.catalogue(first.digest), first.since)
-        return NO_BASELINE
 
     async def last_seen(self) -> Catalogue | None:
         """The catalogue that was seen last in any session."""
@@ -147,7 +137,7 @@ class Baselines:
 
     async def pin_of(self, scope_id: str) -> Pin | None:
         """The pin of this scope: its own, or the one that an operator accepted later."""
-        own, doubts = self.cache.pin(scope_id), self.cache.doubts
+        own, doubts = self.cache.pins.get(scope_id), self.cache.doubts
         if own is None and (own := await self.pins.of(ScopeKey(self.server, scope_id))) is not None:
             self.cache.keep_pin(scope_id, own, doubts)
         accepted = await self._accepted()
@@ -159,10 +149,10 @@ class Baselines:
         """Pin the scope unless it is pinned already; return what it is pinned to."""
         new = Pin(now.digest, self.clock())
         accepted = await self._accepted()
-        if self.cache.has_ended(scope.id):
+        if scope.id in self.cache.ended:
             # Nobody would remove the pin again.
             return accepted or new
-        if accepted is not None or self.cache.pin(scope.id) is not None:
+        if accepted is not None or scope.id in self.cache.pins:
             return await self.pin_of(scope.id) or new
         await self.pins.keep(self.server, now)
         key, doubts = ScopeKey(self.server, scope.id), self.cache.doubts
@@ -174,7 +164,7 @@ class Baselines:
         if not is_first:
             # Another replica was faster, or another call of the same scope.
             return await self.pin_of(scope.id) or new
-        if accepted is not None or self.cache.has_ended(scope.id):
+        if accepted is not None or scope.id in self.cache.ended:
             await self.pins.remove(key)
         else:
             self.cache.keep_pin(scope.id, new, doubts)
@@ -241,15 +231,24 @@ class Baselines:
         if mode == "off":
             # Its tools are not compared with anything.
             return PinStatus(mode)
-        baseline, now = await self.for_review(), await self.last_seen()
-        if baseline.catalogue is None:
-            return PinStatus(mode, baseline, now)
-        remembered = await self.remembered(baseline.catalogue)
-        drift = None
-        if now is not None:
-            read = await in_turns(read_as(baseline.catalogue, now, self.pinning.earlier))
-            baseline, drift = baseline._replace(catalogue=read), await self._drift(read, now)
-        return PinStatus(mode, baseline, now, drift, remembered)
+        origin, baseline, since = await self._for_review()
+        now, drift = await self.last_seen(), None
+        remembered = None if baseline is None else await self.remembered(baseline)
+        if baseline is not None and now is not None:
+            baseline = await in_turns(read_as(baseline, now, self.pinning.earlier))
+            if baseline.digest != now.digest:
+                drift = await in_turns(drift_piecewise(baseline.tools, now.tools))
+        return PinStatus(mode, origin, baseline, since, now, drift, remembered)
+
+    async def _for_review(self) -> tuple[Origin, Catalogue | None, float | None]:
+        """The baseline of the server, by what the store says at this moment: its origin, and since when."""
+        if self.pinning.lock is not None:
+            return "lock", self.pinning.lock, None
+        if (accepted := await self._look_up()) is not None:
+            return "accepted", await self.pins.catalogue(accepted.digest), accepted.since
+        if (first := await self._first()) is not None:
+            return "first_seen", await self.pins.catalogue(first.digest), first.since
+        return "nothing", None, None
 
     async def accept(self, digest: str, operator: str) -> PinStatus:
         """Have every session start from the tools of now, also those that are open.
@@ -259,8 +258,8 @@ class Baselines:
         """
         async with self._accepting:
             status = await self.status()
-            if status.baseline.origin == "lock":
-                if status.now is None or not status.baseline.is_of(status.now) or status.now.digest != digest:
+            if status.origin == "lock":
+                if status.now is None or not status.holds or status.now.digest != digest:
                     raise BoundByFile()
                 # The server offers again what its file says.
                 await self.pins.drift.forget(self.server)
@@ -279,8 +278,3 @@ class Baselines:
                 self.cache.accept()
             self.log.warning("tools accepted", server=self.server, digest=digest, operator=operator)
             return await self.status()
-
-    async def _drift(self, baseline: Catalogue, now: Catalogue) -> Drift | None:
-        if baseline.digest == now.digest:
-            return None
-        return await in_turns(drift_piecewise(baseline.tools, now.tools))

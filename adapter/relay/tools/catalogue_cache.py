@@ -102,7 +102,9 @@ class CatalogueCache:
         self._verdicts = LastUsed[str, Verdict](SCOPES, KEPT_BYTES, verdict_weight)
         self.last_verdict = self._verdicts.values.get
         """The last verdict on a scope, by its id; the time to live may be over."""
+        self.keep_verdict = self._verdicts.put
         self.pins = OrderedDict[str, Pin]()
+        """The pins that are known and that no other process may have changed, by scope id."""
         self.tell: Callable[[], None] = nothing
         """Tells other processes that the tools may have changed."""
         self.ended = OrderedDict[str, None]()
@@ -243,22 +245,12 @@ class CatalogueCache:
         is_fresh = self.is_confirmed and self._now() < self._fresh_until
         return self.last_verdict(scope_id) if is_fresh else None
 
-    def keep_verdict(self, scope_id: str, verdict: Verdict) -> None:
-        self._verdicts.put(scope_id, verdict)
-
     # --- pins -------------------------------------------------------------------------------------------------
-
-    def has_ended(self, scope_id: str) -> bool:
-        return scope_id in self.ended
 
     def keep_pin(self, scope_id: str, pin: Pin, doubts: int) -> None:
         """Remember the pin of a scope as it was when there had been so many ``doubts``."""
         if doubts == self.doubts:
             _put(self.pins, scope_id, pin)
-
-    def pin(self, scope_id: str) -> Pin | None:
-        """The pin of a scope, None if it is not known or another process may have changed it."""
-        return self.pins.get(scope_id)
 
     def drop_pin(self, scope_id: str) -> None:
         """Forget the pin of a scope, and what was judged by it: another process has written or removed it."""

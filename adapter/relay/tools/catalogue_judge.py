@@ -267,7 +267,7 @@ class CatalogueJudge:
     async def _settle(self, scope_id: str) -> None:
         """Pin a scope now, if it waits for that and has not ended."""
         waiting = self._waiting.pop(scope_id, None)
-        if waiting is not None and not self._cache.has_ended(scope_id):
+        if waiting is not None and scope_id not in self._cache.ended:
             await self._view(*waiting)
 
     async def _settle_soon(self) -> None:
@@ -280,7 +280,7 @@ class CatalogueJudge:
         finally:
             try:
                 # Most have ended by now, and none of them needs a task to find that out.
-                for scope_id in [each for each in self._waiting if self._cache.has_ended(each)]:
+                for scope_id in [each for each in self._waiting if each in self._cache.ended]:
                     del self._waiting[scope_id]
                 while self._waiting:
                     await asyncio.gather(*map(self._settle, [*islice(self._waiting, PINNED_AT_ONCE)]))

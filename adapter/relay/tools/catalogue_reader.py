@@ -17,7 +17,7 @@ from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.tools.catalogue import CatalogueSnapshot, catalogue_piecewise
 from adapter.rules.tools.definitions import Tool
 from adapter.rules.tools.drift import Drift
-from adapter.rules.tools.tool_pages import with_warning
+from adapter.rules.tools.tool_pages import NoTools, with_warning
 from adapter.wire.envelope import parse
 
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ PATIENCE = 120.0
 _ALL = ""
 
 
-async def all_tools(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Tool] | None:
+async def all_tools(lists: ToolLists, fetch: Fetch) -> list[Tool] | None:
     """The upstream's tools on all pages: none of a server that has no tools, None where no whole list can be had.
 
     Raises what ``fetch`` raises, BadJson and UpstreamBroken.
     """
-    pages = await all_pages(lists, fetch, modern=modern)
+    pages = await all_pages(lists, fetch)
     return None if pages is None else tools_on(pages)
 
 
-async def all_pages(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Listed] | None:
+async def all_pages(lists: ToolLists, fetch: Fetch) -> list[Listed] | None:
     """As ``all_tools``, page by page."""
     pages: list[Listed] = []
     params: dict[str, Any] = {}
@@ -54,20 +54,17 @@ async def all_pages(lists: ToolLists, fetch: Fetch, *, modern: bool) -> list[Lis
         response = await fetch("tools/list", params)
         if response is None:
             return None
-        page = await lists.page(response, b"null", first=not pages, modern=modern)
-        if page.absent and not pages:
+        page = await lists.read(response, first=not pages)
+        if isinstance(page, NoTools):
+            return pages if page.absent and not pages else None
+        pages.append(page)
+        count, size = count + len(page.tools), size + len(response)
+        if page.cursor is None:
             return pages
-        if page.listed is None:
-            return None
-        pages.append(page.listed)
-        count, size = count + len(page.listed.tools), size + len(response)
-        cursor = page.listed.cursor
-        if cursor is None:
-            return pages
-        if (cursor, page.listed) in visited:
+        if (page.cursor, page) in visited:
             raise UpstreamBroken("The pages of the upstream server's tool list form a loop.")
-        visited.add((cursor, page.listed))
-        params = {"cursor": cursor}
+        visited.add((page.cursor, page))
+        params = {"cursor": page.cursor}
     raise UpstreamBroken(
         "The upstream server's list of tools does not end within "
         f"{PAGES} pages, {LONGEST_LIST} bytes and {lists.limits.tools} tools."
@@ -179,7 +176,7 @@ class CatalogueReader:
             return None
         try:
             async with asyncio.timeout(self.patience):
-                pages = await all_pages(self.lists, call.fetch, modern=call.modern)
+                pages = await all_pages(self.lists, call.fetch)
         except BadJson as error:
             raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
         except TimeoutError:

@@ -183,38 +183,20 @@ class Pin(NamedTuple):
 Origin = Literal["nothing", "lock", "accepted", "first_seen"]
 
 
-class ServerBaseline(NamedTuple):
-    """The catalogue that a server is compared with, None if it cannot be read.
-
-    ``origin`` is its source: a lock file, an operator who accepted it, or else the first session that saw the server.
-    ``since`` is when that was (Unix seconds), None for a file.
-    """
-
-    origin: Origin
-    catalogue: Catalogue | None = None
-    since: float | None = None
-
-    @property
-    def is_binding(self) -> bool:
-        """Tell whether an operator or a file wants every session to start from it."""
-        return self.origin in ("lock", "accepted")
-
-    def is_of(self, now: Catalogue | None) -> bool:
-        return self.catalogue is not None and now is not None and self.catalogue.digest == now.digest
-
-
-NO_BASELINE = ServerBaseline("nothing")
-
-
 @dataclass(frozen=True, slots=True)
 class PinStatus:
     """The pin status of one server: its ``baseline``, the catalogue that was seen last (``now``), and their drift.
 
+    ``origin`` is the source of the baseline: a lock file, an operator who accepted it, or else the first session that
+    saw the server. ``since`` is when that was (Unix seconds), None for a file. ``baseline`` is None if it cannot be
+    read.
     ``remembered`` is the drift that was met before and nobody has accepted.
     """
 
     mode: Mode
-    baseline: ServerBaseline = NO_BASELINE
+    origin: Origin = "nothing"
+    baseline: Catalogue | None = None
+    since: float | None = None
     now: Catalogue | None = None
     drift: Drift | None = None
     remembered: RememberedDrift | None = None
@@ -225,9 +207,16 @@ class PinStatus:
         return self.drift.size if self.drift is not None else 0
 
     @property
+    def holds(self) -> bool:
+        """Tell whether the tools of now are the baseline."""
+        return self.baseline is not None and self.now is not None and self.baseline.digest == self.now.digest
+
+    @property
     def accepted(self) -> bool:
-        """Tell whether the baseline is binding and the same as the tools of now, and no other drift is remembered."""
-        return self.remembered is None and self.baseline.is_binding and self.baseline.is_of(self.now)
+        """Tell whether an operator or a file wants every session to start from the tools of now, and no other drift is
+        remembered.
+        """
+        return self.remembered is None and self.origin in ("lock", "accepted") and self.holds
 
 
 class ScopeKey(NamedTuple):

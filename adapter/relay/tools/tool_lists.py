@@ -158,15 +158,11 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list: the response for the client, in pieces. ``listed`` is None if that is no list of tools.
-
-    ``absent``: the upstream has no tools at all.
-    """
+    """One page of a list: the response for the client, in pieces. ``listed`` is None if that is no list of tools."""
 
     pieces: Pieces
     listed: Listed | None
     request_id: bytes = b""
-    absent: bool = False
 
     @property
     def response(self) -> bytes:
@@ -209,21 +205,22 @@ class ToolLists:
         self, response: MessagePieces, *, first: bool, modern: bool, for_host: bool = False
     ) -> Page | None:
         """The upstream's response as a client of that era may see it, if one is kept that equals it but for its id."""
-        span = _span_of_id(response)
-        listed = self._find(response, *span, first=first) if span is not None else None
-        way = (_UNJUDGED_FOR_HOST if for_host else _UNJUDGED)[modern]
-        written = listed.written.get(way) if listed is not None else None
-        if span is None or written is None:
+        found = self._find(response, first=first)
+        if found is None:
             return None
-        request_id = response.at(*span)
-        return Page(written.with_id(request_id), listed, request_id)
+        listed, request_id = found
+        written = listed.written.get((_UNJUDGED_FOR_HOST if for_host else _UNJUDGED)[modern])
+        return None if written is None else Page(written.with_id(request_id), listed, request_id)
 
-    def _find(self, response: MessagePieces, start: int, end: int, *, first: bool) -> Listed | None:
+    def _find(self, response: MessagePieces, *, first: bool) -> tuple[Listed, bytes] | None:
+        """The page that is kept of these bytes, and the id in them."""
+        if (span := _span_of_id(response)) is None:
+            return None
         for place, listed in enumerate(self._kept):
-            if listed.first == first and listed.split.is_of(response, start, end):
+            if listed.first == first and listed.split.is_of(response, *span):
                 if place:
                     self._kept.insert(0, self._kept.pop(place))
-                return listed
+                return listed, response.at(*span)
         return None
 
     # --- pages that came --------------------------------------------------------------------------------------
@@ -235,26 +232,24 @@ class ToolLists:
         known = self.known(MessagePieces([response]), first=first, modern=modern, for_host=for_host)
         if known is not None:
             return known
-        split = _split(response)
-        listed = await self._listed(response, split, first=first)
+        listed, split = await self.read(response, first=first), _split(response)
         if isinstance(listed, Listed):
             way = (_UNJUDGED_FOR_HOST if for_host else _UNJUDGED)[modern]
             written = await self._as_written(listed, split.request_id, way)
             return Page(written, listed, split.request_id)
         if listed.absent and self._own and first:
             own = Listed(None, split, first)
-            return Page((own_list(id_bytes, self._own, modern=modern),), own, absent=True)
-        return Page((response,), None, absent=listed.absent)
+            return Page((own_list(id_bytes, self._own, modern=modern),), own)
+        return Page((response,), None)
 
-    async def _listed(self, response: bytes, split: SplitResponse, *, first: bool) -> Listed | NoTools:
-        if not split.request_id:
-            return await self._read(response, split, first=first)
-        start = len(split.before)
-        end = start + len(split.request_id)
-        listed = self._find(MessagePieces([response]), start, end, first=first)
-        if listed is not None:
-            return listed
-        return await self._reading.get((split, first), partial(self._read, response, split, first=first))
+    async def read(self, response: bytes, *, first: bool) -> Listed | NoTools:
+        """One page of the upstream's tools. Raises BadJson, UpstreamBroken."""
+        found = self._find(MessagePieces([response]), first=first)
+        if found is not None:
+            return found[0]
+        split = _split(response)
+        read = partial(self._read, response, split, first=first)
+        return await (self._reading.get((split, first), read) if split.request_id else read())
 
     async def _read(self, response: bytes, split: SplitResponse, *, first: bool) -> Listed | NoTools:
         try:

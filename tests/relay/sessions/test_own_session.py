@@ -49,7 +49,7 @@ async def tools_of(visit: OwnSession, limits: ListLimits = BOUNDS) -> list[Tool]
     async def fetch(method: str, params: dict[str, object]) -> bytes | None:
         return (await visit.ask(method, params)).response
 
-    return await all_tools(lists, fetch, modern=visit.era is Era.MODERN)
+    return await all_tools(lists, fetch)
 
 
 def listed(exchange: Exchange, *names: str, cursor: str | None = None) -> bytes:

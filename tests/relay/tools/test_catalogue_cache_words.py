@@ -204,10 +204,12 @@ async def test_removed_pin_is_not_used_elsewhere() -> None:
         assert seen is not None
         await one.process.baselines.pin(scope, seen)
         await other.process.baselines.pin_of(scope.id)
-        assert other.cache.pin(scope.id) is not None
+        assert other.cache.pins.get(scope.id) is not None
         await one.process.baselines.forget(scope.id)
         await heard()
-        assert other.cache.pin(scope.id) is None and await other.process.baselines.pin_of(scope.id) is None
+        assert (
+            other.cache.pins.get(scope.id) is None and await other.process.baselines.pin_of(scope.id) is None
+        )
 
 
 async def test_pin_of_another_replica_is_removed_with_its_session() -> None:
@@ -228,11 +230,11 @@ async def test_pins_are_in_doubt_with_everything_else() -> None:
         session = await one.process.open()
         await one.process.list(session)
         (scope_id,) = one.cache.pins
-        assert one.cache.pin(scope_id) is not None
+        assert one.cache.pins.get(scope_id) is not None
         one.view.unsure()
-        assert one.cache.pin(scope_id) is None
+        assert one.cache.pins.get(scope_id) is None
         assert await one.process.baselines.pin_of(scope_id) is not None
-        assert one.cache.pin(scope_id) is not None
+        assert one.cache.pins.get(scope_id) is not None
 
 
 async def test_words_about_others_are_not_ours() -> None:

@@ -96,7 +96,7 @@ async def test_a_change_that_no_session_lived_through_is_noticed(shop: Shop) -> 
     async with guarded(shop, store=store) as front:
         assert await front.list(await front.open()) == [EVIL]
         found = await status(front)
-        assert found.baseline.origin == "first_seen" and found.drifted == 1 and found.remembered is not None
+        assert found.origin == "first_seen" and found.drifted == 1 and found.remembered is not None
         assert not found.remembered.met[0].first.own
 
 
@@ -273,7 +273,7 @@ async def test_drift_from_a_lock_file_is_settled_where_the_server_is_back() -> N
     shop, lock = Shop(EVIL), locked(CLICK)
     async with listed(shop, "warn", lock=lock) as (front, session):
         found = await status(front)
-        assert found.remembered is not None and found.baseline.origin == "lock" and found.now is not None
+        assert found.remembered is not None and found.origin == "lock" and found.now is not None
         with pytest.raises(BoundByFile):
             await front.baselines.accept(found.now.digest, "ann")
         shop.tools = [CLICK]
@@ -330,7 +330,7 @@ async def test_a_catalogue_that_is_seen_again_stays(shop: Shop, store: MemorySto
         await other.list(await other.open())
         await front.pins.tidy(gone)
         found = await status(other)
-        assert found.now is not None and found.now == accepted.now and found.baseline.is_of(found.now)
+        assert found.now is not None and found.now == accepted.now and found.holds
 
 
 async def test_catalogues_of_earlier_versions_get_their_time_too(store: MemoryStore) -> None:
