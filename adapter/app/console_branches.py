@@ -19,7 +19,7 @@ from adapter.edge.api.server_catalogue import NewsStreams, ServerCatalogue
 from adapter.edge.api.server_tools import Callers, ServerTools
 from adapter.edge.api.tool_api import ApiOptions, AuthHook, ToolApi
 from adapter.edge.console.activity import Activity
-from adapter.edge.console.data import Connections, ConsoleData, ConsoleFacts, ConsoleGrants, ConsoleTopics
+from adapter.edge.console.data import Connections, ConsoleData, ConsoleGrants, Topic
 from adapter.edge.console.page_files import PageFiles, ServedPaths, document, pages
 from adapter.edge.console.status import OpenSessions, ServerFacts, ServerStatus, SessionsAndFiles, Viewers
 from adapter.edge.http.request import Request
@@ -29,7 +29,6 @@ from adapter.relay.http_api.caller_session import IDLE, TOLD, SessionRows
 from adapter.relay.http_api.sessions import HttpSessions, SessionBounds
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.rules.access.resources import CONSOLE
-from adapter.rules.clients.mcp_clients import USUAL_VARIABLE
 from adapter.settings.reference_page import MASK, masked
 from adapter.settings.root import Settings
 from adapter.settings.servers.server import ServerSettings
@@ -46,11 +45,11 @@ def build_branches(app: Core, known: dict[str, HttpSessions]) -> BuiltConsole:
     settings, recent, files = app.settings, app.recent, app.files
     if recent is None:
         return BuiltConsole()
-    path = settings.console.path
-    sign_in = app.sign_in
-    guard = app.guard if sign_in is None else sign_in.guard
+    path, sign_in = settings.console.path, app.sign_in
+    guard, roles = (app.guard, None) if sign_in is None else (sign_in.guard, sign_in.roles)
+    viewers = Viewers(guard, settings.console.operators, roles)
     credentials = frozenset({settings.core.auth.header_name.lower()})
-    viewers = Callers(guard, app.bases, credentials, CONSOLE)
+    own = Callers(guard, app.bases, credentials, CONSOLE)
     callers = {server: Callers(guard, app.bases, credentials, server) for server in [*app.servers]}
     sessions = _sessions(app, known)
     belongings = _belongings(app)
@@ -58,26 +57,24 @@ def build_branches(app: Core, known: dict[str, HttpSessions]) -> BuiltConsole:
     apis = _apis(app, sessions, callers, belongings, news)
     records = ExchangeRecords(guard, app.calls, recent)
     uploads = settings.core.upload_path if files.active else None
-    downloads, grants = settings.core.allow_artifacts_download, _grants(app)
+    downloads = settings.core.allow_artifacts_download
+    grants = None if app.grants is None else ConsoleGrants(path, viewers, app.grants.servers)
     described = document(ServedPaths(path, uploads, downloads, grants is not None), VERSION)
     routes = ServerRoutes(path, apis, described, records, app.server_spans())
 
     async def look(request: Request, server: str) -> None:
-        await sessions[server].tools(viewers.of(request))
+        await sessions[server].tools(own.of(request))
 
-    topics = ConsoleTopics(
-        ServerStatus(
-            app.health, {entry.id: _server_facts(entry, files) for entry in settings.servers}, recent
-        ),
-        belongings,
-        recent,
-        Activity(recent, app.shared_exchanges, app.health.replicas),
-        _connections(app),
-        grants,
-    )
-    roles = None if sign_in is None else sign_in.roles
-    facts = ConsoleFacts(settings.console, VERSION, configuration(settings), roles)
-    data = ConsoleData(facts, guard, topics, look)
+    facts = {entry.id: _server_facts(entry, files) for entry in settings.servers}
+    status = ServerStatus(app.health, facts, recent)
+    topics: dict[str, Topic] = {
+        "sessions": belongings.sessions_for,
+        "files": belongings.files_for,
+        "activity": Activity(recent, app.shared_exchanges, app.health.replicas).told,
+        **({} if grants is None else {"grants": grants.told}),
+    }
+    connections = Connections(settings, app.bases)
+    data = ConsoleData(connections, configuration(settings), VERSION, viewers, status, topics, look)
     revoking = () if grants is None else (grants.branch(),)
     shown = pages(path, app.servers, PageFiles())
     signing_in = () if sign_in is None else sign_in.routes.branches()
@@ -160,31 +157,7 @@ def _hook(reference: str | None, app: Core) -> AuthHook | None:
     return None
 
 
-def _grants(app: Core) -> ConsoleGrants | None:
-    settings, sign_in, grants = app.settings, app.sign_in, app.grants
-    if grants is None:
-        return None
-    guard = app.guard if sign_in is None else sign_in.guard
-    viewers = Viewers(guard, settings.console.operators, None if sign_in is None else sign_in.roles)
-    return ConsoleGrants(settings.console.path, viewers, grants.servers)
-
-
 # --- the console's data -----------------------------------------------------------------------------------------
-
-
-def _connections(app: Core) -> Connections:
-    settings, auth = app.settings, app.settings.core.auth
-    merged: dict[str, list[tuple[str, str]]] = {}
-    for mount in settings.mounts:
-        for entry in settings.members_of(mount):
-            merged.setdefault(entry.id, []).append((mount.id, mount.path))
-    return Connections(
-        {entry.id: entry.mount_path for entry in settings.servers},
-        merged,
-        app.bases,
-        USUAL_VARIABLE if auth.enabled and auth.has_static_tokens else None,
-        signs_in=auth.enabled and auth.oauth is not None,
-    )
 
 
 def _server_facts(entry: ServerSettings, files: FileSecrets) -> ServerFacts:

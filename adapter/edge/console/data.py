@@ -17,24 +17,29 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from adapter.edge.console.activity import Activity, stream
-from adapter.edge.console.status import ServerStatus, SessionsAndFiles, Viewer, Viewers, require_json
-from adapter.edge.http.access import Bases, Guard
+from adapter.edge.console.activity import stream
+from adapter.edge.console.status import ServerStatus, Viewer, Viewers, require_json
+from adapter.edge.http.access import Bases
 from adapter.edge.http.request import Branch, Extra, Names, Request
 from adapter.edge.http.response import send, wants_stream
 from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound
 from adapter.relay.http_api.callers import ToolRefused
-from adapter.relay.http_api.recent_exchanges import Recent
 from adapter.relay.tools.pins import PinStatus
-from adapter.rules.access.browser_sessions import RoleRules
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.rules.clients.client_file import entry_text
-from adapter.rules.clients.mcp_clients import CLIENTS, McpClient, ServerAddress, link_to, placeholder
+from adapter.rules.clients.mcp_clients import (
+    CLIENTS,
+    USUAL_VARIABLE,
+    McpClient,
+    ServerAddress,
+    link_to,
+    placeholder,
+)
 from adapter.rules.text.canonical_json import ABSENT, canonical, differences
 from adapter.rules.tools.definitions import PinnedTool
 from adapter.rules.tools.drift import Change, Drift, definition_of
-from adapter.settings.pipeline import Console
+from adapter.settings.root import Settings
 from adapter.wire.envelope import dump, parse, value_at
 
 if TYPE_CHECKING:
@@ -48,24 +53,11 @@ Look = Callable[[Request, str], Awaitable[object]]
 LOOK_PATIENCE = 5.0
 """Seconds that a server has to list its tools before what was seen last is taken for what it offers."""
 
-TOPICS = ("me", "servers", "mounts", "sessions", "files", "exchanges", "activity", "config")
-"""What is shown to everybody, beside grants."""
+Topic = Callable[[Viewer], Awaitable[Any]]
+"""What a viewer may see of a topic, as JSON. May raise StoreUnavailable."""
 
 _READ = ("GET", "HEAD")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-@dataclass(frozen=True, slots=True)
-class ConsoleFacts:
-    """``settings`` are those of ``console``, and ``roles`` are for people who sign in.
-
-    ``configuration`` is the effective one as YAML, without secrets and without paths of the store.
-    """
-
-    settings: Console
-    version: str
-    configuration: str
-    roles: RoleRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,32 +66,32 @@ class Connections:
 
     A text names the variable of the token or holds a placeholder for it, and never the token itself.
 
-    ``mounts`` are paths by the ids of servers, behind the base that ``bases`` has for the reader. ``merged`` has the
-    ids and paths of merged mounts by the ids of their servers. ``token`` is the variable with the token for the
-    adapter, None where no such token is asked for. ``signs_in``: people may sign in at an issuer instead, and clients
-    find out where.
+    ``bases`` has the base of the addresses for the reader.
     """
 
-    mounts: Mapping[str, str]
-    merged: Mapping[str, Sequence[tuple[str, str]]]
+    settings: Settings
     bases: Bases
-    token: str | None = None
-    signs_in: bool = False
 
     def told(self, server: str, request: Request) -> dict[str, Any]:
         """The address of a server for who makes this request, and the entry of each client; the same of each merged
         mount with the server.
         """
-        merged = [self._entries(mount, path, request) for mount, path in self.merged.get(server, ())]
-        return {**self._entries(server, self.mounts[server], request), "merged": merged}
+        settings = self.settings
+        (entry,) = (each for each in settings.servers if each.id == server)
+        mounts = (mount for mount in settings.mounts if entry in settings.members_of(mount))
+        merged = [self._entries(mount.id, mount.path, request) for mount in mounts]
+        return {**self._entries(server, entry.mount_path, request), "merged": merged}
 
     def _entries(self, name: str, path: str, request: Request) -> dict[str, Any]:
-        address = ServerAddress(name, f"{self.bases.of(request)}{path}", self.token)
+        auth = self.settings.core.auth
+        token = USUAL_VARIABLE if auth.enabled and auth.has_static_tokens else None
+        address = ServerAddress(name, f"{self.bases.of(request)}{path}", token)
         return {
             "id": name,
             "url": address.url,
-            "token": self.token,
-            "signs_in": self.signs_in,
+            "token": token,
+            # People may sign in at an issuer instead, and clients find out where.
+            "signs_in": auth.enabled and auth.oauth is not None,
             "clients": [_client(name, client, address) for name, client in CLIENTS.items()],
         }
 
@@ -143,39 +135,42 @@ def _may_see(viewer: Viewer, listed: ListedGrant) -> bool:
     return listed.grant is not None and listed.grant.principal == viewer.principal
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleTopics:
-    """The sources of what is shown. ``grants`` is None where nobody gives any."""
-
-    servers: ServerStatus
-    belongings: SessionsAndFiles
-    recent: Recent
-    activity: Activity
-    connections: Connections
-    grants: ConsoleGrants | None = None
-
-
 class ConsoleData:
     """Serves the routes. A server's tools are shown as its clients saw them last.
 
-    ``look`` reads them again before an operator's decision about them counts.
+    ``topics`` are what is shown beside the viewer itself, servers, exchanges and settings; of these ``configuration``
+    is the effective one as YAML, without secrets and without paths of the store. ``look`` reads the tools of a server
+    again before an operator's decision about them counts.
     """
 
-    def __init__(self, facts: ConsoleFacts, guard: Guard, topics: ConsoleTopics, look: Look) -> None:
-        self._facts = facts
-        self._viewers = Viewers(guard, facts.settings.operators, facts.roles)
-        self._topics = topics
-        self._known = frozenset(server.id for server in topics.servers.health.servers)
-        self._pin_review = topics.servers.health.pin_review
+    def __init__(
+        self,
+        connections: Connections,
+        configuration: str,
+        version: str,
+        viewers: Viewers,
+        status: ServerStatus,
+        topics: Mapping[str, Topic],
+        look: Look,
+    ) -> None:
+        self._connections = connections
+        self._console = connections.settings.console
+        self._configuration, self._version = configuration, version
+        self._viewers = viewers
+        self._health, self._recent = status.health, status.recent
+        own = {"me": self._me, "exchanges": self._exchanges, "config": self._config}
+        told = {"servers": status.told, "mounts": status.mounts}
+        self._topics: Mapping[str, Topic] = {**own, **told, **topics}
+        self._known = frozenset(server.id for server in self._health.servers)
+        self._pin_review = self._health.pin_review
         self._look = look
-        self._ingress = Ingress(facts.settings.max_body)
+        self._ingress = Ingress(self._console.max_body)
 
     def branches(self) -> Sequence[Branch]:
         """The branches, to be tried before those of the tools' API: no server has the id ``-``."""
-        data = f"{self._facts.settings.path.rstrip('/')}/-"
-        topics = TOPICS if self._topics.grants is None else (*TOPICS, "grants")
+        data = f"{self._console.path.rstrip('/')}/-"
         return (
-            *(Branch(f"{data}/{topic}", 0, _READ, (), partial(self._show, topic)) for topic in topics),
+            *(Branch(f"{data}/{topic}", 0, _READ, (), partial(self._show, topic)) for topic in self._topics),
             Branch(f"{data}/pins", 1, _READ, (), self._show_pins),
             Branch(f"{data}/connect", 1, _READ, (), self._show_connections),
             Branch(f"{data}/pins", 2, ("POST",), (), self._accept_pins),
@@ -186,51 +181,34 @@ class ConsoleData:
     async def _show(self, topic: str, request: Request, _names: Names, extra: Extra) -> None:
         viewer = self._viewers.of(request.headers)
         if topic == "exchanges" and request.method == "GET" and wants_stream(request):
-            await stream(request, self._topics.recent, viewer, extra)
+            await stream(request, self._recent, viewer, extra)
             return
-        send(request, HttpOutcome(200, dump(await self._told(topic, viewer))), extra)
+        send(request, HttpOutcome(200, dump(await self._topics[topic](viewer))), extra)
 
-    async def _told(self, topic: str, viewer: Viewer) -> Any:
-        topics = self._topics
-        match topic:
-            case "me":
-                return self._me(viewer)
-            case "servers":
-                return await topics.servers.told(viewer)
-            case "mounts":
-                return await topics.servers.mounts(viewer)
-            case "sessions":
-                return await topics.belongings.sessions_for(viewer)
-            case "files":
-                return await topics.belongings.files_for(viewer)
-            case "exchanges":
-                return [exchange.shown(viewer.principal) for exchange in topics.recent.last(viewer.whose)]
-            case "activity":
-                return await topics.activity.told(viewer)
-            case "config":
-                changed = topics.servers.health.changed
-                shown = {} if changed is None else {"changed": changed.as_data(viewer.operator)}
-                return {"yaml": self._facts.configuration, **shown}
-            case _:
-                assert topic == "grants" and topics.grants is not None
-                return await topics.grants.told(viewer)
-
-    def _me(self, viewer: Viewer) -> dict[str, Any]:
+    async def _me(self, viewer: Viewer) -> dict[str, Any]:
         return {
             "principal": viewer.name,
             "operator": viewer.operator,
-            "title": self._facts.settings.title,
-            "allow_execute": self._facts.settings.allow_execute,
-            "version": self._facts.version,
+            "title": self._console.title,
+            "allow_execute": self._console.allow_execute,
+            "version": self._version,
             "auth": viewer.authenticated,
-            **({} if self._topics.grants is None else {"grants": True}),
+            **({"grants": True} if "grants" in self._topics else {}),
         }
+
+    async def _exchanges(self, viewer: Viewer) -> list[Any]:
+        return [exchange.shown(viewer.principal) for exchange in self._recent.last(viewer.whose)]
+
+    async def _config(self, viewer: Viewer) -> dict[str, Any]:
+        changed = self._health.changed
+        shown = {} if changed is None else {"changed": changed.as_data(viewer.operator)}
+        return {"yaml": self._configuration, **shown}
 
     async def _show_connections(self, request: Request, names: Names, extra: Extra) -> None:
         (server,) = names
         self._viewers.of(request.headers)
         self._require(server)
-        send(request, HttpOutcome(200, dump(self._topics.connections.told(server, request))), extra)
+        send(request, HttpOutcome(200, dump(self._connections.told(server, request))), extra)
 
     # --- pins -------------------------------------------------------------------------------------------------
 
@@ -269,7 +247,7 @@ class ConsoleData:
             body, _ = self._ingress.plain(await self._ingress.read_body(request), request)
         except MessageTooLong:
             raise MessageTooLong(
-                f"The body is larger than the {self._facts.settings.max_body} bytes that console.max_body allows."
+                f"The body is larger than the {self._console.max_body} bytes that console.max_body allows."
             ) from None
         digest = value_at(parse(body), "digest")
         if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
