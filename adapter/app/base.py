@@ -80,6 +80,8 @@ class Base:
         self.tasks: list[CleanupTask] = []
         self.rereads: list[Callable[[], Awaitable[None]]] = []
         self.on_loss: list[Callable[[], None]] = []
+        self.servers: dict[str, Server] = {}
+        """Those that are served, by their ids."""
         self.by_server: list[dict[str, Any]] = []
         self.on_change: list[Callable[[], None]] = []
         self.retiring: set[asyncio.Task[None]] = set()

@@ -13,7 +13,7 @@ from adapter.app.console import BuiltConsole, LazyConsole
 from adapter.app.core import Core, build_cleanup, build_relay
 from adapter.app.edge import build_front, build_guard, record
 from adapter.app.files import FileSecrets
-from adapter.app.servers import Upstreams, build_servers
+from adapter.app.servers import Servers, build_servers
 from adapter.app.state import build_store, with_fallback
 from adapter.app.tools import ToolGuards
 from adapter.edge.health import Health
@@ -114,9 +114,10 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
 
         app.grants = UpstreamGrants(app)
     observed = None if metering is None else metering.observed
-    upstreams = Upstreams(app, app.plans, app.replicas, app.grants, observed)
-    app.server_parts = build_servers(upstreams, app.tools.tables(tables))
-    app.tools.servers = app.servers
+    stages_of = app.tools.tables(tables)
+    app.server_parts = build_servers(
+        Servers(app, stages_of, app.plans, app.replicas, app.grants, observed, app.servers)
+    )
     build_relay(app, None if metering is None else metering.operations)
     app.merged = build_mounts(app)
     if metering is not None:

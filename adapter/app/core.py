@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from adapter import log
@@ -24,7 +24,6 @@ from adapter.relay.call.staged import StagedExchange
 from adapter.relay.cleanup import Cleanup, CleanupTask, Lease
 from adapter.relay.cleanup import tidy as tidy_leases
 from adapter.relay.exchange import Exchanges
-from adapter.relay.server import Server
 from adapter.relay.sessions.idle_sessions import IdleSessions
 from adapter.relay.sessions.session_map import Sessions
 from adapter.settings.section import Problem, SettingsError
@@ -83,11 +82,6 @@ class Core(Base):
     def sessions(self) -> Sessions:
         """The sessions of clients."""
         return self.session_parts.sessions
-
-    @property
-    def servers(self) -> Mapping[str, Server]:
-        """The servers by id."""
-        return self.server_parts.by_id
 
     @property
     def tracing(self) -> Tracer | None:

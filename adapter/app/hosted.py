@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from pydantic import SecretStr
 
@@ -24,7 +24,6 @@ from adapter.hosted.statement import (
     StatementRunner,
     opened,
 )
-from adapter.pipeline.plan import ToolPlan
 from adapter.pipeline.result_cache import kept_for, varying
 from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.calls.inputs import Input
@@ -50,21 +49,6 @@ SILENCE_BEYOND = 5.0
 _VARIABLE = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 
 
-class HostedPlan(NamedTuple):
-    """The stages of a hosted tool, the seconds its calls may take, and how long its results are kept, in words."""
-
-    plan: ToolPlan
-    timeout: float
-    kept: str | None
-
-
-class Hosted(NamedTuple):
-    """One hosted server, and the plans of its tools by their name."""
-
-    upstream: LocalUpstream[HostedServer]
-    plans: dict[str, HostedPlan]
-
-
 @dataclass(slots=True)
 class HostedTools:
     """The compiled settings, and everything of hosted servers: ``databases`` by the connector's name, ``servers`` by
@@ -76,7 +60,7 @@ class HostedTools:
     planning: PlanCompiler
     environ: Mapping[str, str]
     databases: dict[str, Database] = field(default_factory=dict)
-    servers: dict[str, Hosted] = field(default_factory=dict)
+    servers: dict[str, LocalUpstream[HostedServer]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for index, connector in enumerate(self.settings.connectors):
@@ -129,14 +113,13 @@ class HostedTools:
         patience = self.settings.tool_defaults_for(entry).tool_call_timeout_seconds
         if patience is None or entry.id not in self.servers:
             return {}
-        timeouts = {
-            name: tool.timeout + SILENCE_BEYOND for name, tool in self.servers[entry.id].plans.items()
-        }
+        tools = self.servers[entry.id].server.tools
+        timeouts = {name: tool.timeout + SILENCE_BEYOND for name, tool in tools.items()}
         return {name: timeout for name, timeout in timeouts.items() if timeout > patience}
 
-    def tool(self, server: str, name: str) -> HostedPlan | None:
-        """The plan of a hosted tool, None for any other."""
-        return self.servers[server].plans.get(name) if server in self.servers else None
+    def tool(self, server: str, name: str) -> HostedTool | None:
+        """The hosted tool of this name, None for any other."""
+        return self.servers[server].server.tools.get(name) if server in self.servers else None
 
     # --- connectors -------------------------------------------------------------------------------------------
 
@@ -178,19 +161,14 @@ class HostedTools:
         """Make the server of an entry, if its tools run here."""
         if entry.upstream.kind.needs is not None:
             return
-        tools, plans = [], {}
-        for index, declared in enumerate(entry.tools.define):
-            compiled = self._tool(entry, declared, f"{place}.tools.define[{index}]")
-            if compiled is not None:
-                tool, plans[declared.name] = compiled
-                tools.append(tool)
+        declared = enumerate(entry.tools.define)
+        found = (self._tool(entry, each, f"{place}.tools.define[{index}]") for index, each in declared)
+        tools = [tool for tool in found if tool is not None]
         code = self.settings.core.errors.unknown_tool_code
         server = HostedServer(Served(entry.id, VERSION, unknown_tool_code=code), tools, self.loading.log)
-        self.servers[entry.id] = Hosted(LocalUpstream(server), plans)
+        self.servers[entry.id] = LocalUpstream(server)
 
-    def _tool(
-        self, entry: ServerSettings, declared: ToolSettings, place: str
-    ) -> tuple[HostedTool, HostedPlan] | None:
+    def _tool(self, entry: ServerSettings, declared: ToolSettings, place: str) -> HostedTool | None:
         problems = self.loading.problems
         before = len(problems)
         inputs = self._inputs(declared, place)
@@ -211,7 +189,7 @@ class HostedTools:
         timeout = self._timeout(entry, declared)
         own = definition_of(declared.name, inputs, declared.title, declared.description, declared.annotations)
         shown = self.planning.definition(entry, declared, own)
-        return HostedTool(entry.id, shown, work, plan, timeout), HostedPlan(plan, timeout, kept)
+        return HostedTool(entry.id, shown, work, plan, timeout, kept)
 
     def _inputs(self, declared: ToolSettings, place: str) -> DeclaredInputs | None:
         loading = self.loading

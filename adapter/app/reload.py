@@ -132,7 +132,9 @@ class SettingsReload:
                 for name in [name for name in each if name.partition("#")[0] in left]:
                     del each[name]
             for entry in built:
-                self._add(entry)
+                if app.plans is not None:
+                    app.plans.add(entry)
+                parts.add(entry)
             mounts = build_mounts(app, {each.mount.id: each for each in app.merged if each.mount.id in kept})
         except BaseException:
             self._use(settings_before, locks_before)
@@ -159,14 +161,6 @@ class SettingsReload:
         app.settings, app.tools.locks = settings, found
         if app.plans is not None:
             app.plans.planning.settings = settings
-
-    def _add(self, entry: ServerSettings) -> None:
-        app = self._app
-        if app.grants is not None:
-            app.grants.add(entry)
-        if app.plans is not None:
-            app.plans.add(entry)
-        app.server_parts.add(entry)
 
     async def _retired(
         self, leaving: Servers, callers: Sequence[HttpSessions], ended: Sequence[MergedMount]

@@ -202,7 +202,7 @@ async def _close(app: App) -> None:
     if app.grants is not None:
         await app.grants.close(FAREWELL)
     await app.server_parts.close()
-    await app.server_parts.upstreams.close()
+    await app.server_parts.end_processes()
     with contextlib.suppress(StoreUnavailable):
         await app.files.close()
     await app.store.close()

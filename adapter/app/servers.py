@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,20 +44,36 @@ Observed = Callable[[ServerSettings, StageTable, Upstream], Upstream]
 
 
 @dataclass(eq=False, repr=False)
-class Upstreams:
-    """Makes the servers, each with its upstream.
+class Servers:
+    """Makes the servers, each with its upstream, and has the parts that look after them, by the ids of servers.
 
-    ``hosting`` has the tools that run here, ``replicas`` the sessions that live in other processes, ``grants`` those of
-    people; None where there are none. ``observed`` returns an upstream to which operations are counted.
+    ``stages_of`` gives the stages of each. ``hosting`` has the tools that run here, ``replicas`` the sessions that live
+    in other processes, ``grants`` those of people; None where there are none. ``observed`` returns an upstream to which
+    operations are counted.
+
+    ``monitors`` ping the servers where pings are enabled; ``wiring_watches`` look at the tools of the others.
+    ``shared`` are the upstreams that give one session to many requests.
     """
 
     base: Base
+    stages_of: Callable[[ServerSettings], StageTable] = lambda _: StageTable()
     hosting: HostedTools | None = None
     replicas: ReplicaService | None = None
     grants: UpstreamGrants | None = None
     observed: Observed | None = None
+    by_id: dict[str, Server] = field(default_factory=dict)
+    tables: dict[str, StageTable] = field(default_factory=dict, init=False)
+    monitors: dict[str, HealthMonitor] = field(default_factory=dict, init=False)
+    wiring_watches: dict[str, Callable[[], Coroutine[Any, Any, None]]] = field(
+        default_factory=dict, init=False
+    )
     shared: dict[str, SharedSessions] = field(default_factory=dict, init=False)
-    """Those of the servers that are built."""
+    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
+
+    @property
+    def maps(self) -> list[dict[str, Any]]:
+        """All that is kept of a server by its id."""
+        return [self.by_id, self.tables, self.monitors, self.wiring_watches, self.shared, self._running]
 
     @cached_property
     def processes(self) -> Supervisor:
@@ -75,7 +91,7 @@ class Upstreams:
 
         return BridgesForModernClients(self.base, self.replicas, self.shared)
 
-    async def close(self) -> None:
+    async def end_processes(self) -> None:
         """End the processes that are left. Their upstreams have closed before."""
         if "processes" in vars(self):
             await self.processes.close()
@@ -90,6 +106,8 @@ class Upstreams:
             start_cooldown=START_COOLDOWN,
             unreachable_cooldown=UNREACHABLE_COOLDOWN,
         )
+        if grants is not None:
+            grants.add(entry)
         made, attach = UPSTREAMS[upstream.transport](self, entry)
         # A hosted tool has a deadline of its own.
         total = None if upstream.kind.needs is None else settings.core.defaults.tool_call_total_seconds
@@ -158,36 +176,10 @@ class Upstreams:
             upstream = LimitedUpstream(upstream, total)
         return upstream
 
-
-@dataclass(eq=False, repr=False, slots=True)
-class Servers:
-    """The servers by id, and the parts that look after them. ``stages_of`` gives the stages of each.
-
-    ``monitors`` ping the servers where pings are enabled; ``wiring_watches`` look at the tools of the others.
-    ``shared`` are the upstreams that give one session to many requests, ``upstreams`` is closed behind them.
-    """
-
-    upstreams: Upstreams
-    stages_of: Callable[[ServerSettings], StageTable]
-    by_id: dict[str, Server] = field(default_factory=dict, init=False)
-    tables: dict[str, StageTable] = field(default_factory=dict, init=False)
-    monitors: dict[str, HealthMonitor] = field(default_factory=dict, init=False)
-    wiring_watches: dict[str, Callable[[], Coroutine[Any, Any, None]]] = field(
-        default_factory=dict, init=False
-    )
-    shared: dict[str, SharedSessions] = field(default_factory=dict, init=False)
-    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)
-
-    @property
-    def maps(self) -> list[dict[str, Any]]:
-        """All that is kept of a server by its id."""
-        return [self.by_id, self.tables, self.monitors, self.wiring_watches, self.shared, self._running]
-
     def add(self, entry: ServerSettings) -> None:
         """Build one server; nobody looks after it before ``begin``. Raises SettingsError."""
-        base = self.upstreams.base
-        table = self.stages_of(entry)
-        server = self.upstreams.server(entry, table)
+        base, table = self.base, self.stages_of(entry)
+        server = self.server(entry, table)
         self.by_id[entry.id], self.tables[entry.id] = server, server.stages
         if (ping := base.settings.ping_for(entry)).enabled:
             self.monitors[entry.id] = HealthMonitor(server, ping, base.clock, base.log)
@@ -199,7 +191,7 @@ class Servers:
 
     def only(self, ids: Collection[str]) -> Servers:
         """Some of the servers, to be ended apart from the others."""
-        found = Servers(self.upstreams, self.stages_of)
+        found = replace(self, by_id={})
         for its, mine in zip(found.maps, self.maps, strict=True):
             its.update((name, each) for name, each in mine.items() if name in ids)
         return found
@@ -245,11 +237,9 @@ class Servers:
         await asyncio.gather(*(server.upstream.close() for server in self.by_id.values()))
 
 
-def build_servers(upstreams: Upstreams, stages_of: Callable[[ServerSettings], StageTable]) -> Servers:
-    """Build the servers; ``stages_of`` gives the stages of each."""
-    base = upstreams.base
-    found = Servers(upstreams, stages_of)
-    upstreams.shared = found.shared
+def build_servers(found: Servers) -> Servers:
+    """Build the servers of the settings."""
+    base = found.base
     for entry in base.settings.servers:
         found.add(entry)
     base.by_server += found.maps
@@ -264,7 +254,7 @@ Attach = Callable[[Server], None]
 """Has an upstream tell the server, once that is built, what becomes of it."""
 
 
-def _http(made: Upstreams, entry: ServerSettings) -> HttpUpstream:
+def _http(made: Servers, entry: ServerSettings) -> HttpUpstream:
     """Raises SettingsError for a URL with credentials."""
     upstream, limits = entry.upstream, made.base.settings.core.upstream
     assert upstream.url is not None, "settings refuse an upstream over HTTP without a url"
@@ -279,7 +269,7 @@ def _http(made: Upstreams, entry: ServerSettings) -> HttpUpstream:
         raise SettingsError([Problem(f"upstream.url of {entry.id}", str(error))]) from None
 
 
-def _over_http(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach]:
+def _over_http(made: Servers, entry: ServerSettings) -> tuple[Upstream, Attach]:
     http = _http(made, entry)
 
     def attach(server: Server) -> None:
@@ -288,7 +278,7 @@ def _over_http(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach
     return http, attach
 
 
-def _over_sse(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach]:
+def _over_sse(made: Servers, entry: ServerSettings) -> tuple[Upstream, Attach]:
     # Late: few servers speak the transport of 2024.
     from adapter.upstream.local.upstream import LocalUpstream
     from adapter.upstream.sse.session import SseServer
@@ -304,7 +294,7 @@ def _over_sse(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach]
     return LocalUpstream(SseServer(address, log, core.upstream.max_streams)), attach
 
 
-def _over_stdio(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach]:
+def _over_stdio(made: Servers, entry: ServerSettings) -> tuple[Upstream, Attach]:
     # Late: most servers are reached over a network.
     from adapter.upstream.local.upstream import LocalUpstream
     from adapter.upstream.stdio.child import ChildProcess, ChildSpec
@@ -322,12 +312,12 @@ def _over_stdio(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attac
     return LocalUpstream(stdio), attach
 
 
-def _hosted(made: Upstreams, entry: ServerSettings) -> tuple[Upstream, Attach]:
+def _hosted(made: Servers, entry: ServerSettings) -> tuple[Upstream, Attach]:
     assert made.hosting is not None, "a hosted server asks for plans"
-    return made.hosting.servers[entry.id].upstream, nothing
+    return made.hosting.servers[entry.id], nothing
 
 
-UPSTREAMS: Mapping[Transport, Callable[[Upstreams, ServerSettings], tuple[Upstream, Attach]]] = {
+UPSTREAMS: Mapping[Transport, Callable[[Servers, ServerSettings], tuple[Upstream, Attach]]] = {
     "streamable_http": _over_http,
     "sse": _over_sse,
     "stdio": _over_stdio,

@@ -50,12 +50,7 @@ FORGET_AFTER = 0.25
 
 
 class ToolGuards:
-    """Puts a guard before every server's tools, and keeps the pins of sessions as long as the sessions last.
-
-    ``servers`` is set after the servers are built, because their stages come from here.
-    """
-
-    servers: Mapping[str, RelayServer]
+    """Puts a guard before every server's tools, and keeps the pins of sessions as long as the sessions last."""
 
     def __init__(
         self, base: Base, sessions: SessionStack, files: FileSecrets, plans: HostedTools | None
@@ -260,8 +255,8 @@ class ToolGuards:
         if record is not None:
             if sessions.on_event is not None:
                 sessions.on_event(server, "revoked")
-            if server in self.servers:
-                self._base.background.run(self._close_upstream(self.servers[server], record))
+            if (found := self._base.servers.get(server)) is not None:
+                self._base.background.run(self._close_upstream(found, record))
 
     async def _close_upstream(self, server: RelayServer, record: SessionRecord) -> None:
         with contextlib.suppress(AdapterError):

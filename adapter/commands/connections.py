@@ -16,7 +16,7 @@ from adapter.app.attaching import file_parameters
 from adapter.app.base import Base
 from adapter.app.hosted import HostedTools
 from adapter.app.mounts import naming_of_tools
-from adapter.app.servers import Upstreams
+from adapter.app.servers import Servers
 from adapter.app.state import build_redis_store
 from adapter.app.tool_plans import compiled
 from adapter.commands.progress_bar import count_of
@@ -52,15 +52,15 @@ async def own_session(
     # The scripts of other servers are not loaded.
     alone = settings.model_copy(update={"servers": [entry]})
     made = compiled(alone, log.get_logger(__name__))
-    upstreams = Upstreams(Base(settings, WatchedStore(MemoryStore())), made)
-    server = upstreams.server(entry, StageTable())
+    servers = Servers(Base(settings, WatchedStore(MemoryStore())), hosting=made)
+    server = servers.server(entry, StageTable())
     session = OwnSession(server, patience)
     try:
         yield session, made
     finally:
         await session.close()
         await server.upstream.close()
-        await upstreams.close()
+        await servers.end_processes()
         made.loading.close()
 
 

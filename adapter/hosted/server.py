@@ -46,7 +46,8 @@ Work = Callable[[PlannedCall], Awaitable[Outcome]]
 @dataclass(frozen=True, slots=True)
 class HostedTool:
     """A tool of ``server``: its ``definition`` in ``tools/list``, with at least ``name`` and ``inputSchema``, and its
-    ``work`` behind the stages of its ``plan``, all within ``timeout`` seconds.
+    ``work`` behind the stages of its ``plan``, all within ``timeout`` seconds. ``kept`` says in words how long its
+    results are kept.
 
     The work is cancelled when nobody waits for the answer any more, and when its time has ended.
     """
@@ -56,6 +57,7 @@ class HostedTool:
     work: Work
     plan: ToolPlan
     timeout: float
+    kept: str | None = None
 
     @property
     def name(self) -> str:
@@ -218,8 +220,8 @@ class HostedServer:
         self._log = log
         self._running: set[RunningCall] = set()
         offered = list(tools)
-        self._tools = {tool.name: tool for tool in offered}
-        if len(self._tools) < len(offered):
+        self.tools = {tool.name: tool for tool in offered}
+        if len(self.tools) < len(offered):
             raise ValueError("two tools of a hosted server have one name")
         self._definitions = [tool.definition for tool in offered]
 
@@ -306,7 +308,7 @@ class HostedServer:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str):
             raise RpcRefused(INVALID_PARAMS, "tools/call requires the name of a tool.")
-        tool = self._tools.get(name)
+        tool = self.tools.get(name)
         if tool is None:
             raise RpcRefused(self.served.unknown_tool_code, f"Unknown tool: {name}")
         arguments = {} if arguments is None else arguments

@@ -188,7 +188,7 @@ class Exercise:
 
     def _found(self) -> Holding:
         me, hosting = os.getpid(), plans_of(self._app)
-        upstream = hosting.servers["bench"].upstream
+        upstream = hosting.servers["bench"]
         sessions = re.search(r"(\d+) sessions", repr(upstream))
         assert sessions is not None
         return Holding(

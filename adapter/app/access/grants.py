@@ -52,8 +52,6 @@ class UpstreamGrants:
         self.links = GrantLinks(self.rows, base.clock)
         self.servers: dict[str, GrantCredentials] = {}
         self.flows: dict[str, GrantFlow] = {}
-        for entry in settings.servers:
-            self.add(entry)
         base.by_server += [self.servers, self.flows]
         base.tasks.append(CleanupTask("grants", self.links.tidy))
 

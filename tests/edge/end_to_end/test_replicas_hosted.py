@@ -82,7 +82,7 @@ async def replicas(
         for replica in started:
             await replica.registry.look()
             offered = hosted_tool("capable", capable), *tools
-            hosted(replica)._tools.update({each.name: each for each in offered})
+            hosted(replica).tools.update({each.name: each for each in offered})
         yield found, started
 
 

@@ -201,4 +201,4 @@ async def _heard(progress: float, total: float | None, message: str | None) -> N
 
 
 async def _idle(front: Front) -> bool:
-    return plans_of(front.app).servers["hosted"].upstream.server.running == 0
+    return plans_of(front.app).servers["hosted"].server.running == 0

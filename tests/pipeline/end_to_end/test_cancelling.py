@@ -207,5 +207,5 @@ async def test_v4_nothing_is_left_of_a_thousand_calls_that_were_given_up(tmp_pat
         )
         await until(lambda: len(asyncio.all_tasks()) <= before)
         assert (await front.call("held", {"pass": 1}, version=ERAS[1])).data == {"pass": 1}
-        upstream = plans_of(front.app).servers["shop"].upstream
+        upstream = plans_of(front.app).servers["shop"]
         assert upstream.server.running == 0

@@ -270,7 +270,7 @@ async def test_w8_calls_that_do_not_end_are_counted_and_bounded(tmp_path: Path) 
     """Code that swallows its cancellation may be left over a hundred times, and then no other call is begun."""
     settings = SETTINGS.replace("concurrency: {max_active: 1, max_queue: 5}", "egress: 1Mi")
     async with living(tmp_path, settings, {"UPSTREAM": NOWHERE}, scripts={"hang": HANG}) as front:
-        plan = plans_of(front.app).servers["shop"].plans["script"].plan
+        plan = plans_of(front.app).servers["shop"].server.tools["script"].plan
         deaf = {"x-hang": "middleware deaf"}
         while plan.left_over < 100:
             at_once = min(25, 100 - plan.left_over)
