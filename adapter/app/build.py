@@ -99,9 +99,9 @@ def _build_inside(app: App, tables: Mapping[str, StageTable]) -> None:
         app.by_server += [app.plans.servers, app.plans.planning.caches]
     sessions = app.session_parts = build_sessions(app)
     if any(entry.has_files for entry in settings.servers):
-        from adapter.app.file_stages import ActiveFiles
+        from adapter.app.file_stages import KeptFiles
 
-        app.files = ActiveFiles(app, sessions)
+        app.files = KeptFiles(app, sessions)
     else:
         app.files = FileSecrets(app, sessions)
     app.tools = ToolGuards(app, sessions, app.files, app.plans)
