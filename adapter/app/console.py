@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 
 class BuiltConsole(NamedTuple):
-    """The routes of the console, the sessions of its callers by server, and what ends the streams of these."""
+    """The routes of the console, and what ends the streams of its callers."""
 
     branches: Sequence[Branch] = ()
-    sessions: Mapping[str, HttpSessions] = {}
     end_streams: Callable[[], None] = nothing
 
 
@@ -47,11 +46,6 @@ class LazyConsole:
     def branches(self) -> Sequence[Branch]:
         """The routes, none where the console is off."""
         return self.build().branches
-
-    @property
-    def sessions(self) -> Mapping[str, HttpSessions]:
-        """The sessions of its callers by server."""
-        return self.build().sessions
 
     def build(self) -> BuiltConsole:
         """Build the console unless it is built. A hook that cannot be loaded is noted as a problem of the plans."""

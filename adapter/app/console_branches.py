@@ -78,9 +78,7 @@ def build_branches(app: Core, known: dict[str, HttpSessions]) -> BuiltConsole:
     revoking = () if grants is None else (grants.branch(),)
     shown = pages(path, app.servers, PageFiles())
     signing_in = () if sign_in is None else sign_in.routes.branches()
-    return BuiltConsole(
-        (*signing_in, *revoking, *data.branches(), *routes.branches(), *shown), sessions, news.close
-    )
+    return BuiltConsole((*signing_in, *revoking, *data.branches(), *routes.branches(), *shown), news.close)
 
 
 # --- the API of tools -------------------------------------------------------------------------------------------
