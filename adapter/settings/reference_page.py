@@ -23,6 +23,9 @@ from adapter.settings.root import Settings
 from adapter.settings.section import ENTRY_TAGS, KIND, Spelled, fields_by_key
 
 MASK = "***"
+_SECRET = str(SecretStr("any"))
+"""What stands for the value of each secret when settings become plain values."""
+
 _SECRET_MAPPINGS = ("static_headers", "headers", "env", "options", "policy")
 _URLS = ("url", "endpoint")
 
@@ -37,15 +40,7 @@ def masked(settings: Settings) -> dict[str, Any]:
 
 def _mask(tree: Any) -> None:
     for key, value in list(tree.items()) if isinstance(tree, dict) else enumerate(tree):
-        if value and key in (
-            "token",
-            "sha256",
-            "secret",
-            "signing_secret",
-            "client_secret",
-            "password",
-            "connection_string",
-        ):
+        if value == _SECRET or (value and key == "sha256"):
             tree[key] = MASK
         elif key in _SECRET_MAPPINGS and isinstance(value, dict):
             tree[key] = dict.fromkeys(value, MASK)

@@ -14,7 +14,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from adapter.settings.file.changed import FileWatch
@@ -69,13 +69,18 @@ class ForkedRead(Generic[T]):
         # A process that reaps all its children may have been first.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._child, 0)
-        if not answer:
-            raise self._failure
-        outcome = pickle.loads(answer)  # noqa: S301 - it comes from this program, over a pipe of its own
-        if isinstance(outcome, Exception):
-            raise outcome
-        found: T = outcome
+        found: T = _found(answer, self._failure)
         return found
+
+
+def _found(answer: bytes, failure: Exception) -> Any:
+    """What a child process has read, out of its answer; its refusal is raised, and ``failure`` without any answer."""
+    if not answer:
+        raise failure
+    outcome = pickle.loads(answer)  # noqa: S301 - it comes from this program, over a pipe of its own
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def _answer_and_end(
@@ -149,10 +154,7 @@ class SettingsSource:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        if not answer:
-            raise ChildProcessError("the process that reads the settings has failed")
-        outcome = pickle.loads(answer)  # noqa: S301 - it comes from this program, over a pipe of its own
-        if isinstance(outcome, Exception):
-            raise outcome
-        read: ReadSettings = outcome
+        read: ReadSettings = _found(
+            answer, ChildProcessError("the process that reads the settings has failed")
+        )
         return read
