@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from adapter.errors import (
     AdapterError,
@@ -13,9 +12,8 @@ from adapter.errors import (
     UpstreamBroken,
     UpstreamSilent,
 )
-from adapter.relay.param_headers import mirrored
 from adapter.relay.replies import EVENT_STREAM, decoded, media_type, read_body, require_plain
-from adapter.rules.calls.arguments import annotated
+from adapter.rules.calls.arguments import Headers, annotated
 from adapter.rules.calls.rounds import is_repeatable
 from adapter.upstream.port import UpstreamReply
 from adapter.wire.envelope import (
@@ -145,32 +143,11 @@ class HostExchange:
 # --- arguments that headers mirror -------------------------------------------------------------------------
 
 
-MOST_TOOLS = 10_000
-"""Tools with such arguments."""
-
-
-class MirroredArguments:
-    """The header fields of calls, once their tools were listed."""
-
-    def __init__(self) -> None:
-        self._schemas: dict[str, Any] = {}
-
-    def learn(self, data: bytes) -> None:
-        """Take note of the definitions that the host is about to see."""
-        if b"x-mcp-header" not in data and not self._schemas:
-            return
-        for tool in list_at(parse(data), "result", "tools"):
-            if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
-                self._schemas.pop(name, None)
-                if any(annotated(tool.get("inputSchema"))) and len(self._schemas) < MOST_TOOLS:
-                    self._schemas[name] = tool["inputSchema"]
-
-    def fields(self, call: Envelope) -> list[tuple[str, str]]:
-        """The fields of one call."""
-        schema = self._schemas.get(call.name or "")
-        if schema is None:
-            return []
-        return mirrored(schema, value_at(parse(call.body), "params", "arguments"))
+def mirrored_in(data: bytes) -> dict[str, Headers]:
+    """The header fields of the calls of each tool in a list that the host is about to see. Raises BadJson."""
+    tools = list_at(parse(data), "result", "tools")
+    named = [tool for tool in tools if isinstance(value_at(tool, "name"), str)]
+    return {tool["name"]: dict(annotated(tool.get("inputSchema"))) for tool in named}
 
 
 # --- standing requests -------------------------------------------------------------------------------------

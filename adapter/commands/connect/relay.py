@@ -16,8 +16,8 @@ from typing import Any
 from adapter.commands.connect.exchange import (
     LONGEST_ANSWER,
     HostExchange,
-    MirroredArguments,
     StandingRequests,
+    mirrored_in,
 )
 from adapter.commands.connect.files import METHODS, LocalUploads, ResultFolder
 from adapter.commands.connect.folders import NotAllowed
@@ -29,6 +29,7 @@ from adapter.errors import (
     UpstreamBroken,
     UpstreamUnreachable,
 )
+from adapter.relay.param_headers import ParamHeaders, mirrors
 from adapter.relay.replies import EVENT_STREAM, discard, media_type
 from adapter.relay.sessions.inner_client import (
     INITIALIZED,
@@ -86,7 +87,7 @@ class StdioRelay:
         self._initializing: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self._renewing = asyncio.Lock()
-        self._mirrors = MirroredArguments()
+        self._mirrors = ParamHeaders()
         self._standing = StandingRequests()
 
     async def take(self, line: Line) -> None:
@@ -185,7 +186,8 @@ class StdioRelay:
         elif exchange.method == "tools/list":
             # What cannot be read passes: the host waits for an answer.
             with contextlib.suppress(BadJson):
-                self._mirrors.learn(data)
+                found = mirrored_in(data)
+                self._mirrors.learn(found, found)
                 data = data if self._uploads is None else self._uploads.learn(data)
         elif self._results is not None and exchange.method in METHODS:
             assert isinstance(exchange.message, Envelope), "a batch has no method"
@@ -238,7 +240,8 @@ class StdioRelay:
         if message.name is not None and message.method in NAMED:
             fields.append(("Mcp-Name", encode_mirror(message.name)))
         if message.method == "tools/call":
-            fields += self._mirrors.fields(message)
+            arguments = value_at(parse(message.body), "params", "arguments")
+            fields += mirrors(self._mirrors.of(message.name or ""), arguments)
         client = self._client(UpstreamSession(None, message.meta.version or ""))
         while exchange.waiting:
             try:
