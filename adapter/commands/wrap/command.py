@@ -14,6 +14,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -201,18 +202,21 @@ def run(wrapped: WrappedServers, options: argparse.Namespace) -> int:
     url = address_of(wrapped, settings.core.port).url
     names = ", ".join(each.id for each in wrapped.servers)
     print(f"mcp-adapter: {names} will be at {url}", file=sys.stderr)
-    introduction = _Introduction(wrapped, options)
+    # The settings depend on them.
+    needs_tools = bool(options.auto or options.consume or options.produce)
     # Without anybody who has signed in there is nothing to see.
     found = [FoundServer("", "", "", [])] if wrapped.oauth else None
     try:
         if found is None:
             starting = f"starting {names} to see the tools; {_patience(wrapped.servers)} …"
             print(f"mcp-adapter: {starting}", file=sys.stderr)
-            if introduction.needs_tools or not settings.ping_for(settings.servers[0]).enabled:
+            if needs_tools or not settings.ping_for(settings.servers[0]).enabled:
                 found = _found_before(wrapped, settings)
         if found is not None:
-            settings = introduction.tell(found)
-        return serve(settings, cautions(settings), introduction.of_app if found is None else None)
+            settings = _tell(wrapped, options, found)
+        return serve(
+            settings, cautions(settings), partial(_tell_of_app, wrapped, options) if found is None else None
+        )
     except ServerRefused as refused:
         for folder in {state, wrapped.root}.intersection(made):
             # Made for servers that have answered nobody.
@@ -229,51 +233,39 @@ class _NotSaved(Exception):
     """The file of ``--save`` cannot be written; ``str(error)`` is a sentence."""
 
 
-class _Introduction:
-    """What is printed and saved of servers that were found."""
+def _tell(wrapped: WrappedServers, options: argparse.Namespace, found: Sequence[FoundServer]) -> Settings:
+    """Print the report, and write the settings file if one is wanted. Return the settings with which the servers are
+    served. Raises SettingsError, _NotSaved.
+    """
+    files = FoundTools((), ())
+    if len(found) == 1:
+        proposals = propose(found[0].tools)
+        applied = named_arguments(found[0].tools, options.consume, options.produce)
+        files = FoundTools(proposals, with_all(applied, proposals) if options.auto else applied)
+    settings = wrapped.settings(files.applied)
+    print(report(wrapped, settings.core.port, found, files), flush=True)
+    if options.save is not None:
+        _save(wrapped, settings, files.applied, options)
+    print("\nStop with Ctrl-C.", flush=True)
+    return settings
 
-    def __init__(self, wrapped: WrappedServers, options: argparse.Namespace) -> None:
-        self._wrapped = wrapped
-        self._options = options
 
-    @property
-    def needs_tools(self) -> bool:
-        """Tell whether the settings depend on the tools."""
-        return bool(self._options.auto or self._options.consume or self._options.produce)
-
-    def tell(self, found: Sequence[FoundServer]) -> Settings:
-        """Print the report, and write the settings file if one is wanted. Return the settings with which the servers
-        are served. Raises SettingsError, _NotSaved.
-        """
-        wrapped, options = self._wrapped, self._options
-        files = FoundTools((), ())
-        if len(found) == 1:
-            proposals = propose(found[0].tools)
-            applied = named_arguments(found[0].tools, options.consume, options.produce)
-            files = FoundTools(proposals, with_all(applied, proposals) if options.auto else applied)
-        settings = wrapped.settings(files.applied)
-        print(report(wrapped, settings.core.port, found, files), flush=True)
-        if options.save is not None:
-            _save(wrapped, settings, files.applied, options)
-        print("\nStop with Ctrl-C.", flush=True)
-        return settings
-
-    async def of_app(self, app: App) -> None:
-        """Tell of the servers of an adapter that serves, as its health checks find them. Raises ServerRefused where
-        they find none, _NotSaved.
-        """
-        found = []
-        for server in self._wrapped.servers:
-            monitor = app.server_parts.monitors[server.id]
-            await monitor.first.wait()
-            try:
-                if monitor.pulse.error is not None:
-                    raise ServerRefused(_plain_reason(monitor.pulse.error))
-                found.append(await _seen(app.settings, server, monitor.own_session))
-            except ServerRefused as refused:
-                found.append(_refused(server, refused))
-        _require_one(found)
-        self.tell(found)
+async def _tell_of_app(wrapped: WrappedServers, options: argparse.Namespace, app: App) -> None:
+    """Tell of the servers of an adapter that serves, as its health checks find them. Raises ServerRefused where they
+    find none, _NotSaved.
+    """
+    found = []
+    for server in wrapped.servers:
+        monitor = app.server_parts.monitors[server.id]
+        await monitor.first.wait()
+        try:
+            if monitor.pulse.error is not None:
+                raise ServerRefused(_plain_reason(monitor.pulse.error))
+            found.append(await _seen(app.settings, server, monitor.own_session))
+        except ServerRefused as refused:
+            found.append(_refused(server, refused))
+    _require_one(found)
+    _tell(wrapped, options, found)
 
 
 def _refused(server: WrappedServer, refused: ServerRefused) -> FoundServer:
