@@ -17,6 +17,7 @@ import yaml
 from adapter.edge.http.request import Branch, Extra, Names, Request
 from adapter.errors import NotFound
 from adapter.relay.files.signed_urls import DOWNLOADS
+from adapter.rules.access.headers import prefers
 from adapter.wire.envelope import dump
 from adapter.wire.http_ranges import not_modified
 
@@ -169,7 +170,7 @@ def pages(path: str, servers: Collection[str], page_files: PageFiles) -> tuple[B
 
 
 async def _answer(asset: Asset, headers: Mapping[str, str], fields: Extra) -> tuple[int, Extra, bytes]:
-    packed = asset.packable and _takes_gzip(headers.get("Accept-Encoding", ""))
+    packed = asset.packable and prefers(headers.get("Accept-Encoding", ""), "gzip", "identity")
     tag = f'{asset.tag[:-1]}-gzip"' if packed else asset.tag
     fields = [*fields, ("ETag", tag), *([("Vary", "Accept-Encoding")] if asset.packable else []), *_SAFE]
     if not_modified(headers.get("If-None-Match"), tag):
@@ -178,14 +179,6 @@ async def _answer(asset: Asset, headers: Mapping[str, str], fields: Extra) -> tu
     if not packed:
         return 200, fields, asset.body
     return 200, [*fields, ("Content-Encoding", "gzip")], await asyncio.to_thread(lambda: asset.packed)
-
-
-def _takes_gzip(header: str) -> bool:
-    for coding in header.lower().split(","):
-        name, _, weight = coding.partition(";")
-        if name.strip() == "gzip":
-            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
 
 
 def _asset(name: str, body: bytes) -> Asset:

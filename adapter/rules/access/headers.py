@@ -139,7 +139,7 @@ LONGEST_ACCEPT = 1024
 
 
 def prefers(accept: str, wanted: str, other: str) -> bool:
-    """Tell whether an Accept field names the media type ``wanted``, and with no less weight than ``other``.
+    """Tell whether an Accept field names the media type or coding ``wanted``, with no less weight than ``other``.
 
     Both are compared as they are: ``*/*`` names neither.
     """
