@@ -19,7 +19,7 @@ from adapter.rules.files.file_records import AREAS
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
 from adapter.state.port import Store
-from adapter.state.sqlite import SqliteStore
+from adapter.state.sqlite import MemoryStore, SqliteStore
 
 if TYPE_CHECKING:
     from adapter.state.fallback import FallbackStore
@@ -31,9 +31,6 @@ def build_store(settings: Settings) -> Store:
     if settings.state_persistence.type == "redis":
         return build_redis_store(settings)
     if (path := settings.state_file) is None:
-        # Late: most adapters keep their state on disk.
-        from adapter.state.sqlite import MemoryStore
-
         return MemoryStore()
     return SqliteStore(
         path, wal=settings.state_persistence.disk.wal.enabled, shared=settings.has_other_workers
@@ -79,8 +76,6 @@ async def kept_store(settings: Settings, *, making: bool = False) -> AsyncIterat
 
     ``making``: create its file if there is none yet. Raises StoreUnavailable.
     """
-    from adapter.state.sqlite import MemoryStore
-
     kind = settings.state_persistence.type
     # A command that only reads, as in CI, creates no database.
     there = kind == "redis" or (kind == "disk" and settings.state_path.exists())

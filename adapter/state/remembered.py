@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from adapter.state import sql
-from adapter.state.port import ABSENT, Change, Conflict, Delete, Put, Row, group_of
+from adapter.state.port import ABSENT, Change, Put, Row, group_of
 from adapter.state.sqlite import MemoryStore
 
 MOST = 100_000
@@ -97,7 +97,9 @@ class RememberedRows(MemoryStore):
         self.forget(place)
         if place in self.bases or len(row.value) > self._most_bytes:
             return
-        self._keep(table, row)
+        self._rows.execute(
+            "INSERT INTO rows VALUES (?, ?, ?, ?, ?)", (table, row.key, row.value, row.version, row.due)
+        )
         self._lengths[place] = len(row.value)
         self._bytes += len(row.value)
         while len(self._lengths) > self._most or self._bytes > self._most_bytes:
@@ -111,26 +113,43 @@ class RememberedRows(MemoryStore):
 
     def row(self, place: RowId) -> Row | None:
         """The row as it is known here."""
-        return self._row(*place)
+        return sql.get(*place, sys.maxsize, self._rows)
 
     # --- writing here -----------------------------------------------------------------------------------------
 
+    async def put(
+        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        (row,) = await self.commit((Put(table, key, value, due, expected),))
+        return row
+
     async def commit(self, changes: Sequence[Change]) -> list[Row]:
-        before = {place: self.bases.get(place) for place in map(_place, changes)}
-        try:
-            rows = await super().commit(changes)
-        except Conflict:
-            self._restore_bases(before)
-            raise
+        before = {place: self.row(place) for place in map(_place, changes)}
+        rows = iter(await super().commit(changes))
+        written = []
+        for change in changes:
+            place = _place(change)
+            if isinstance(change, Put):
+                if self.is_away and change.expected == ABSENT and place not in self.bases:
+                    self.made.add(place)
+                self._written += 1
+                row = replace(next(rows), version=LOCAL + self._written)
+                # A later one of these changes may have deleted it.
+                self._rows.execute(
+                    "UPDATE rows SET version = ? WHERE tbl = ? AND key = ?", (row.version, *place)
+                )
+                written.append(row)
+            self._note(place, before[place])
         if self.is_away and len(changes) > 1:
             self.together.add(group_of(changes[0].key))
-        return rows
+        return written
 
     async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
+        place = RowId(table, key)
+        before = self.row(place)
         there = await super().delete(table, key, expected=expected)
-        if not there:
-            # The store may have it, although it is not known here.
-            self._note(RowId(table, key), ABSENT)
+        # The store may have it, although it is not known here.
+        self._note(place, before)
         return there
 
     async def touch(self, table: str, dues: dict[str, float]) -> None:
@@ -140,38 +159,9 @@ class RememberedRows(MemoryStore):
             for key, due in dues.items():
                 moved[key] = max(due, moved.get(key, due))
 
-    def _put(self, change: Put) -> Row:
-        before = self._row(change.table, change.key)
-        row = super()._put(change)
-        self._written += 1
-        if self.is_away and change.expected == ABSENT and _place(change) not in self.bases:
-            self.made.add(_place(change))
-        row = replace(row, version=LOCAL + self._written)
-        self._keep(change.table, row)
-        self._note(_place(change), ABSENT if before is None else before.version)
-        return row
-
-    def _delete(self, change: Delete) -> None:
-        before = self._row(change.table, change.key)
-        super()._delete(change)
-        self._note(_place(change), ABSENT if before is None else before.version)
-
-    def _keep(self, table: str, row: Row) -> None:
-        """Have a row at just this version."""
-        self._rows.execute(
-            "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)",
-            (table, row.key, row.value, row.version, row.due),
-        )
-
-    def _note(self, place: RowId, version: int) -> None:
+    def _note(self, place: RowId, before: Row | None) -> None:
         if self.is_away:
-            self.bases.setdefault(place, version)
-
-    def _restore_bases(self, before: Mapping[RowId, int | None]) -> None:
-        for place, version in before.items():
-            if version is None:
-                self.bases.pop(place, None)
-                self.made.discard(place)
+            self.bases.setdefault(place, ABSENT if before is None else before.version)
 
     # --- writing back -----------------------------------------------------------------------------------------
 

@@ -25,17 +25,29 @@ import sqlite3
 import sys
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adapter.errors import StoreUnavailable
 from adapter.state import sql
-from adapter.state.port import Change, Delete, Put, Row, StoreListener, group_of_all
-from adapter.state.sql import LOG, Run, StoreOperation, brief_outcomes
+from adapter.state.lock_file import make_private
+from adapter.state.port import Change, Put, Row, StoreListener, group_of_all
+from adapter.state.sql import LOG, Run, StoreOperation, brief_outcomes, outcomes, unavailable
 from adapter.state.sqlite_others import OtherProcesses
-from adapter.state.sqlite_thread import MERGED, SqliteThread, StoreBatch, connect
+
+LOCK_TIMEOUT = 5.0
+"""Seconds to wait for another process that writes."""
+
+MERGED = 4 << 20
+"""Bytes of log after which it is moved into the file: SQLite's own default, a thousand pages.
+
+What an operation adds can only be guessed: it depends on the row that goes, or is replaced. So the size of the log is
+looked up.
+"""
 
 MOST = 64
 """Operations of one transaction."""
@@ -59,72 +71,17 @@ RESTS = 100
 """The thread does everything for so many times as long as a slow batch took: the loop loses a hundredth of its time."""
 
 
-class SqliteStore:
-    """A Store that survives its process: what ``put`` has returned is still there after a kill -9.
+class SqlStore(ABC):
+    """The methods of a Store as SQL. An heir says where that runs."""
 
-    ``wal=False`` uses a rollback journal instead of a write-ahead log, for file systems without shared memory; the
-    thread does everything then, because each commit syncs the disk. A directory that is missing is made for the owner
-    only, and so is the file. All methods belong to the event loop that called ``open``. ``now`` is a clock that never
-    goes back, in seconds. ``shared``: other processes use the file too, and listeners are told of what they do.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        wal: bool = True,
-        shared: bool = False,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self) -> None:
         self.listeners: list[StoreListener] = []
-        self.shared = shared
-        self._path = path
-        self._wal = wal
-        self._now = now
-        self._thread: SqliteThread | None = None
-        self._waiting: list[StoreOperation] = []
-        self._busy = False
-        self._unmeasured = MEASURED
-        self._slow_until = float("-inf")
-        self._others: OtherProcesses | None = None
-        if shared:
-            self._others = OtherProcesses(self.listeners, self._submit, lambda: self._busy)
 
-    def __repr__(self) -> str:
-        state = "closed" if self._thread is None else f"{len(self._waiting)} operations waiting"
-        return f"<SqliteStore: {state}>"
-
-    async def open(self) -> None:
-        """Open the file. Also raises StoreUnavailable for a file of a newer version, or of another program."""
-        if self._thread is not None:
-            return
-        connecting = partial(connect, self._path, wal=self._wal)
-        thread = SqliteThread(asyncio.get_running_loop(), connecting, self._settle)
-        thread.start()
-        try:
-            await thread.connected
-        except BaseException:
-            thread.batches.put(None)  # a caller that was cancelled leaves no thread behind
-            raise
-        self._thread = thread
-        if self._others is not None:
-            try:
-                self._others.begin(thread.loop, thread.connection)
-            except BaseException:
-                await self.close()
-                raise
-
-    async def close(self) -> None:
-        if self._thread is None:
-            return
-        if self._others is not None:
-            self._others.end()
-        # An operation that does nothing comes out when everything before it has.
-        last = self._submit(lambda _: None)
-        thread, self._thread = self._thread, None
-        await last
-        thread.batches.put(None)
-        await thread.finished
+    @abstractmethod
+    def _submit(
+        self, run: Run, brief: Run | None = None, *, log: int = 0, whole: bool = False
+    ) -> Awaitable[Any]:
+        """The outcome of an operation; see StoreOperation."""
 
     async def get(self, table: str, key: str) -> Row | None:
         brief = partial(sql.get, table, key, LONGEST)
@@ -144,7 +101,12 @@ class SqliteStore:
             return []
         group_of_all(changes)
         if len(changes) == 1 and isinstance(only := changes[0], Put) and only.most is None:
-            return [await self.put(only.table, only.key, only.value, expected=only.expected, due=only.due)]
+            # Of this very class: heirs write by ``commit``.
+            return [
+                await SqlStore.put(
+                    self, only.table, only.key, only.value, expected=only.expected, due=only.due
+                )
+            ]
         write = partial(sql.commit, tuple(changes))
         log = ROW * len(changes) + sum(len(change.value) for change in changes if isinstance(change, Put))
         rows: list[Row] = await self._submit(write, write, log=log)
@@ -180,13 +142,88 @@ class SqliteStore:
         wait: float = await self._submit(run, run, log=ROW + most * sql.MOMENT)
         return wait
 
+
+class SqliteStore(SqlStore):
+    """A Store that survives its process: what ``put`` has returned is still there after a kill -9.
+
+    ``wal=False`` uses a rollback journal instead of a write-ahead log, for file systems without shared memory; the
+    thread does everything then, because each commit syncs the disk. A directory that is missing is made for the owner
+    only, and so is the file. All methods belong to the event loop that called ``open``. ``now`` is a clock that never
+    goes back, in seconds. ``shared``: other processes use the file too, and listeners are told of what they do.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        wal: bool = True,
+        shared: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self.shared = shared
+        self._path = path
+        self._wal = wal
+        self._now = now
+        self._is_open = False
+        self._loop: asyncio.AbstractEventLoop
+        self._thread: ThreadPoolExecutor
+        self._connection: sqlite3.Connection
+        self._log = ""
+        """The path of the write-ahead log."""
+        self._waiting: list[StoreOperation] = []
+        self._busy = False
+        self._unmeasured = MEASURED
+        self._slow_until = float("-inf")
+        self._others: OtherProcesses | None = None
+        if shared:
+            self._others = OtherProcesses(self.listeners, self._submit, lambda: self._busy)
+
+    def __repr__(self) -> str:
+        state = f"{len(self._waiting)} operations waiting" if self._is_open else "closed"
+        return f"<SqliteStore: {state}>"
+
+    async def open(self) -> None:
+        """Open the file. Also raises StoreUnavailable for a file of a newer version, or of another program."""
+        if self._is_open:
+            return
+        self._loop, self._thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, "state-sqlite")
+        try:
+            connecting = partial(connect, self._path, wal=self._wal)
+            self._connection, self._log = await self._loop.run_in_executor(self._thread, connecting)
+            if self._others is not None:
+                self._others.begin(self._loop, self._connection)
+        except BaseException as error:
+            # A caller that was cancelled leaves no thread behind.
+            self._thread.shutdown(wait=False)
+            if isinstance(error, sqlite3.Error | OSError):
+                raise unavailable(error) from error
+            raise
+        self._is_open = True
+
+    async def close(self) -> None:
+        if not self._is_open:
+            return
+        if self._others is not None:
+            self._others.end()
+        # An operation that does nothing comes out when everything before it has.
+        last = self._submit(lambda _: None)
+        self._is_open = False
+        await last
+        try:
+            await self._loop.run_in_executor(self._thread, self._connection.close)
+        except sqlite3.Error as error:
+            raise unavailable(error) from error
+        finally:
+            self._thread.shutdown(wait=False)
+
     async def clear(self) -> None:
         """Delete every row of every table."""
         await self._submit(sql.clear, log=MERGED)
 
     def announce(self, topic: str, body: bytes) -> None:
         """See Store. Where the file is not shared there is nobody else to tell."""
-        if self._others is not None and self._thread is not None:
+        if self._others is not None and self._is_open:
             self._others.announce(topic, body)
 
     # --- batches ----------------------------------------------------------------------------------------------
@@ -194,18 +231,17 @@ class SqliteStore:
     def _submit(
         self, run: Run, brief: Run | None = None, *, log: int = 0, whole: bool = False
     ) -> asyncio.Future[Any]:
-        if self._thread is None:
+        if not self._is_open:
             raise StoreUnavailable("The state store is not open.")
-        loop = self._thread.loop
-        settled: asyncio.Future[Any] = loop.create_future()
+        settled: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.append(StoreOperation(settled, run, brief, log, whole))
         if not self._busy:
             self._busy = True
             # Not at once: whatever else this turn of the loop asks for goes along.
-            loop.call_soon(self._go_on, self._thread)
+            self._loop.call_soon(self._go_on)
         return settled
 
-    def _go_on(self, thread: SqliteThread) -> None:
+    def _go_on(self) -> None:
         """Do the next batch here, if it is brief; else the thread does it."""
         batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
         log = sum(map(LOG, batch))
@@ -215,25 +251,38 @@ class SqliteStore:
             if self._unmeasured > MEASURED:
                 self._unmeasured = 0
                 with contextlib.suppress(OSError):  # there is no log
-                    merges = os.stat(thread.log).st_size > MERGED  # noqa: PTH116 - a Path takes longer
-        done = None if merges else self._done_here(thread, batch, log)
+                    merges = os.stat(self._log).st_size > MERGED  # noqa: PTH116 - a Path takes longer
+        done = None if merges else self._done_here(batch, log)
         if done is None:
-            thread.batches.put(StoreBatch(batch, merges))
+            # The write behind a merge begins the log anew and syncs it, so the thread does that too.
+            there = self._loop.run_in_executor(self._thread, self._outcomes, batch, merges)
+            there.add_done_callback(lambda done: self._settle(batch, done.result()))
         else:
-            self._settle(thread, batch, done)
+            self._settle(batch, done)
 
-    def _done_here(self, thread: SqliteThread, batch: list[StoreOperation], log: int) -> list[Any] | None:
+    def _done_here(self, batch: list[StoreOperation], log: int) -> list[Any] | None:
         """Return the outcomes of a batch that is brief, None for any other."""
         began = self._now()
         if not self._wal or log > BRIEF or began < self._slow_until:
             return None
-        done = brief_outcomes(thread.connection, batch)
+        done = brief_outcomes(self._connection, batch)
         ended = self._now()
         if ended - began > SLOW:
             self._slow_until = ended + RESTS * (ended - began)
         return done
 
-    def _settle(self, thread: SqliteThread, batch: list[StoreOperation], done: list[Any]) -> None:
+    def _outcomes(self, batch: list[StoreOperation], merges: bool) -> list[Any]:
+        """Do a batch in the thread, with the patience that the loop does not have."""
+        _wait_for_locks(self._connection, LOCK_TIMEOUT)
+        if merges:
+            # What cannot be moved now is moved later, and is as durable in the log.
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        done = outcomes(self._connection, batch)
+        _wait_for_locks(self._connection, 0.0)
+        return done
+
+    def _settle(self, batch: list[StoreOperation], done: list[Any]) -> None:
         for operation, outcome in zip(batch, done, strict=True):
             settled = operation.settled
             if settled.done():
@@ -247,18 +296,46 @@ class SqliteStore:
             self._others.look()
         if self._waiting:
             # Others have a turn between two batches.
-            thread.loop.call_soon(self._go_on, thread)
+            self._loop.call_soon(self._go_on)
         else:
             self._busy = False
 
 
-class MemoryStore:
-    """A Store of one process and one event loop. No method awaits anything, so each is one atomic step."""
+def _wait_for_locks(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {seconds * 1000:.0f}").fetchall()
+
+
+def connect(path: Path, *, wal: bool) -> tuple[sqlite3.Connection, str]:
+    """Open the file, and make it where it is missing. Returns the path of its write-ahead log too."""
+    make_private(path.parent)
+    # SQLite would make the file with the process's umask; its log files take after it. Only a new one is opened
+    # here: closing a descriptor drops every POSIX lock this process has on its file.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    # Two threads use it, one at a time.
+    connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False)
+    try:
+        sql.prepare(connection, wal=wal, patience=LOCK_TIMEOUT)
+        if wal:
+            # It would be moved into the file, and the disk synced, in the middle of any commit.
+            connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+            # A log that begins anew keeps its size but for this, and then its size would not tell what is in it.
+            connection.execute(f"PRAGMA journal_size_limit = {MERGED}").fetchall()
+        _wait_for_locks(connection, 0.0)
+    except BaseException:
+        connection.close()
+        raise
+    # The path as SQLite has found it, by links and by the directory of now.
+    return connection, f"{connection.execute('PRAGMA database_list').fetchone()[2]}-wal"
+
+
+class MemoryStore(SqlStore):
+    """A Store of one process and one event loop. No method waits for anything, so each is one atomic step."""
 
     shared = False
 
     def __init__(self) -> None:
-        self.listeners: list[StoreListener] = []
+        super().__init__()
         # Tests may fill it in one thread and use it in another.
         self._rows = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         sql.make_schema(self._rows)
@@ -274,58 +351,8 @@ class MemoryStore:
     async def close(self) -> None:
         """Keep the rows: they are there when this object is opened again."""
 
-    async def get(self, table: str, key: str) -> Row | None:
-        return self._row(table, key)
-
-    async def put(
-        self, table: str, key: str, value: bytes, *, expected: int | None = None, due: float | None = None
-    ) -> Row:
-        return self._put(Put(table, key, value, due, expected))
-
-    async def commit(self, changes: Sequence[Change]) -> list[Row]:
-        if not changes:
-            return []
-        group_of_all(changes)
-        rows = []
-        with sql.savepoint(self._rows):
-            for change in changes:
-                if isinstance(change, Put):
-                    rows.append(self._put(change))
-                else:
-                    self._delete(change)
-        return rows
-
-    async def delete(self, table: str, key: str, *, expected: int | None = None) -> bool:
-        there = self._row(table, key) is not None
-        if there:
-            self._delete(Delete(table, key, expected))
-        return there
-
-    async def touch(self, table: str, dues: dict[str, float]) -> None:
-        sql.touch(table, dues, self._rows)
-
-    async def scan(
-        self, table: str, *, group: str | None = None, after: str = "", limit: int = 500
-    ) -> list[Row]:
-        return sql.scan(table, group, after, limit, self._rows)
-
-    async def overdue(self, table: str, now: float, *, limit: int = 500) -> list[Row]:
-        return sql.overdue(table, now, limit, self._rows)
-
-    async def count(self, table: str, *, group: str | None = None) -> int:
-        return sql.count(table, group, self._rows)
-
-    async def spend(self, table: str, key: str, most: int, window: float) -> float:
-        return sql.spend(table, key, most, window, time.time(), self._rows)
-
     def announce(self, topic: str, body: bytes) -> None:
         """Nobody else is there to be told."""
 
-    def _row(self, table: str, key: str) -> Row | None:
-        return sql.get(table, key, sys.maxsize, self._rows)
-
-    def _put(self, change: Put) -> Row:
-        return sql.put_one(change, self._rows)
-
-    def _delete(self, change: Delete) -> None:
-        sql.delete_one(change, self._rows)
+    async def _submit(self, run: Run, *_: object, **__: object) -> Any:
+        return run(self._rows)

@@ -17,8 +17,7 @@ import pytest
 from adapter.errors import StoreUnavailable
 from adapter.state import sql
 from adapter.state.port import ABSENT, Conflict, Delete, Put, Row
-from adapter.state.sqlite import RESTS, SLOW, SqliteStore
-from adapter.state.sqlite_thread import LOCK_TIMEOUT, MERGED
+from adapter.state.sqlite import LOCK_TIMEOUT, MERGED, RESTS, SLOW, SqliteStore
 
 _WRITES_FOREVER = """
 import asyncio, sys
