@@ -30,7 +30,7 @@ from adapter.state.port import (
     StoreListener,
     tell_all,
 )
-from adapter.state.remembered import HeardChanges, RememberedRows, RowId
+from adapter.state.remembered import RememberedRows, RowId
 
 T = TypeVar("T")
 Known: TypeAlias = Iterable[tuple[str, str, Row | None]]
@@ -82,7 +82,8 @@ class FallbackStore(StoreListener):
         self._now = now
         self._was_open = False
         self._is_unread = False
-        self._heard = HeardChanges()
+        # Of each read or write that is under way, the rows that others have changed since it began.
+        self._overtaken: dict[int, set[RowId]] = {}
         # What writes that seemed to fail have written, if they were done all the same.
         self._attempted: dict[RowId, set[bytes]] = {}
         self._returning: asyncio.Task[None] | None = None
@@ -100,7 +101,8 @@ class FallbackStore(StoreListener):
     def row_changed(self, table: str, key: str) -> None:
         """See StoreListener. What was known of the row is not served any more."""
         place = RowId(table, key)
-        self._heard.add(place)
+        for overtaken in self._overtaken.values():
+            overtaken.add(place)
         self._rows.forget(place)
 
     def store_lost(self) -> None:
@@ -187,15 +189,22 @@ class FallbackStore(StoreListener):
         ``changes`` are those that it may have made although it failed.
         """
         if self.outage is None:
-            heard = self._heard.number
+            overtaken = set[RowId]()
+            self._overtaken[id(overtaken)] = overtaken
             try:
                 answer = await ask(self._store)
             except StoreUnavailable as error:
                 self._leave(error, *changes)
             else:
                 for table, key, row in known(answer):
-                    self._know(table, key, row, heard)
+                    # The word of a later change may come before what was read.
+                    if row is None or (table, key) in overtaken:
+                        self._rows.forget(RowId(table, key))
+                    else:
+                        self._rows.know(table, row)
                 return answer
+            finally:
+                del self._overtaken[id(overtaken)]
         return await ask(self._here())
 
     def _here(self) -> RememberedRows:
@@ -209,15 +218,6 @@ class FallbackStore(StoreListener):
             self._store.announce(topic, body)
 
     # --- leaving and returning ---------------------------------------------------------------------------------
-
-    def _know(self, table: str, key: str, row: Row | None, heard: int) -> None:
-        """Remember a row that was read or written when so many changes had been heard of."""
-        place = RowId(table, key)
-        # What was heard since may be of a later change than what was read.
-        if row is None or self._heard.concern(place, heard):
-            self._rows.forget(place)
-        else:
-            self._rows.know(table, row)
 
     def _leave(self, error: StoreUnavailable, *changes: Change) -> None:
         self._attempt(changes)

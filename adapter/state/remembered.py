@@ -18,9 +18,6 @@ MOST = 100_000
 MOST_BYTES = 64 << 20
 """Bytes of their values."""
 
-MOST_HEARD = 1000
-"""Changes by others that are looked through when a read ends; more than come in while one read is under way."""
-
 LOCAL = 1 << 52
 """Versions of rows that were written here lie above this: they are never those of the store."""
 
@@ -30,35 +27,6 @@ class RowId(NamedTuple):
 
     table: str
     key: str
-
-
-class HeardChanges:
-    """The last changes by others, so that a read which one of them has overtaken is not taken for new.
-
-    ``number`` counts all that there ever were.
-    """
-
-    def __init__(self, most: int = MOST_HEARD) -> None:
-        self.number = 0
-        self._most = most
-        self._last = OrderedDict[RowId, int]()
-
-    def __repr__(self) -> str:
-        return f"<HeardChanges: {self.number}>"
-
-    def add(self, place: RowId) -> None:
-        """Note that another process has changed a row."""
-        self.number += 1
-        self._last[place] = self.number
-        self._last.move_to_end(place)
-        if len(self._last) > self._most:
-            self._last.popitem(last=False)
-
-    def concern(self, place: RowId, since: int) -> bool:
-        """Tell whether a row may have changed since there were so many changes."""
-        if self.number == since:
-            return False
-        return self.number - since > self._most or self._last.get(place, 0) > since
 
 
 class RememberedRows(MemoryStore):

@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import StoreUnavailable
 from adapter.state.fallback import KEY, FallbackStore
 from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Delete, Put, Row, StoreListener
-from adapter.state.remembered import LOCAL, HeardChanges, RememberedRows, RowId
+from adapter.state.remembered import LOCAL, RememberedRows
 from adapter.state.sqlite import MemoryStore
 from adapter.state.watched import WatchedStore
 from tests.state.shared import ReplicaStore, SharedMemory
@@ -401,20 +401,6 @@ async def test_read_that_a_change_has_overtaken_is_not_remembered(reads: str) ->
     assert await store.get("t", "b") is None
     assert (await store.get("t", "a") is not None) == (reads == "scan")
     await store.close()
-
-
-def test_changes_are_looked_through_up_to_a_bound() -> None:
-    """Where more came in while a row was read, any of them may have been of it."""
-    heard = HeardChanges(most=2)
-    heard.add(RowId("t", "a"))
-    begun = heard.number
-    assert not heard.concern(RowId("t", "a"), begun)
-    heard.add(RowId("t", "b"))
-    heard.add(RowId("t", "c"))
-    assert heard.concern(RowId("t", "b"), begun) and heard.concern(RowId("t", "c"), begun)
-    assert not heard.concern(RowId("t", "a"), begun) and not heard.concern(RowId("u", "b"), begun)
-    heard.add(RowId("t", "c"))
-    assert heard.concern(RowId("t", "a"), begun) and repr(heard) == "<HeardChanges: 4>"
 
 
 async def test_store_that_fails_again_while_it_returns_is_returned_to_once() -> None:
