@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from typing import Any
 
 from adapter.errors import UpstreamBroken
-from adapter.relay.exchange import JSON, POST_FIELDS, forwardable
 from adapter.relay.param_headers import MOST_PAGES, headers_on, mirrors
-from adapter.relay.replies import (
-    EVENT_STREAM,
-    decoded,
-    events_of,
-    is_response,
-    media_type,
-    read_body,
-    require_plain,
-)
+from adapter.relay.replies import decoded, is_response, read_answer, read_body
 from adapter.relay.server import REFUSED, Server
-from adapter.relay.sessions.inner_client import ACCEPT
+from adapter.relay.sessions.inner_client import InnerClient
 from adapter.relay.sessions.upstream_sessions import LISTEN
-from adapter.rules.access.headers import Field, SharedFields
+from adapter.rules.access.headers import Field
+from adapter.rules.access.sessions import UpstreamSession
 from adapter.rules.calls.arguments import ANNOTATION, NO_HEADERS, Headers
 from adapter.rules.eras.modern_server import MODERN_VERSION, own_request
 from adapter.upstream.local.port import LocalHead
 from adapter.upstream.local.replies import LocalAnswer
 from adapter.upstream.port import STREAM, Upstream, UpstreamReply, UpstreamRequest, always
-from adapter.upstream.port import Headers as Fields
 from adapter.wire.envelope import Envelope, dump, parse, value_at
 from adapter.wire.spans import find
-from adapter.wire.sse import SseReader
-
-MOST_HEADS = 64
-"""Requests of a client by method and name whose header fields are kept."""
 
 MOST_TOOLS = 10_000
 """Tools of one server whose mirrored arguments are remembered."""
@@ -40,7 +28,7 @@ MOST_TOOLS = 10_000
 HEADER_MISMATCH = -32020
 
 _ANNOTATION = ANNOTATION.encode()
-_ECHOED = POST_FIELDS | {"mcp-method", "mcp-name", "mcp-session-id"}
+_NO_SESSION = UpstreamSession(None, MODERN_VERSION)
 
 
 class PassedOn(Exception):
@@ -53,10 +41,6 @@ class PassedOn(Exception):
 
 Between = Callable[[bytes], Awaitable[None]]
 """Takes a message that comes before the response."""
-
-
-async def nobody(_: bytes) -> None:
-    """Drop a message that has no reader."""
 
 
 class ModernServer:
@@ -78,39 +62,41 @@ class ModernServer:
         *,
         name: str | None = None,
         fields: tuple[Field, ...] = (),
-        between: Between = nobody,
+        between: Between | None = None,
+        repeatable: Callable[[], bool] | None = None,
     ) -> bytes:
         """The response to a request with this ``number`` as its id; ``between`` gets the notifications before it.
 
         ``name`` is mirrored in a header, ``fields`` are those beside the client's own. Raises PassedOn, what the
         upstream raises, and UpstreamBroken where there is no response.
         """
-        timeout = self._server.read_timeout_of(method, name)
-        reply = await self._upstream.send(_request(head.request, method, body, name, fields), timeout)
-        limit = self._server.rules.answer_limit
-        if reply.status == 200 and media_type(reply.headers) == EVENT_STREAM:
-            require_plain(reply)
-            async with aclosing(events_of(reply, SseReader(limit), timeout)) as events:
-                async for event in events:
-                    if not event.data:
-                        continue
-                    if await is_response(event.data, number):
-                        return event.data
-                    await between(event.data)
-            raise UpstreamBroken("The upstream server ended its answer without a response.")
+        timeout, limit = self._server.read_timeout_of(method, name), self._server.rules.answer_limit
+        client, said = self._client(head.request, timeout), [("Mcp-Method", method)]
+        if name is not None:
+            said.append(("Mcp-Name", name))
+        reply = await client.post(body, (*said, *fields), repeatable or head.request.repeatable)
+        if reply.status == 200:
+            answer = await read_answer(
+                reply, number, timeout, _not_resumed, limit, keeps_raw=False, between=between
+            )
+            if answer.response is None:
+                raise UpstreamBroken("The upstream server's answer is no response to the request.")
+            return answer.response
         raw = await read_body(reply, timeout, limit)
         body = decoded(raw, reply, limit)
         if reply.status not in REFUSED and await is_response(body, number):
             return body
-        if reply.status == 200:
-            raise UpstreamBroken("The upstream server's answer is no response to the request.")
         raise PassedOn(LocalAnswer(raw, reply.status, headers=reply.headers))
 
-    async def listen(self, head: LocalHead, body: bytes) -> UpstreamReply:
+    def listen(self, head: LocalHead, body: bytes) -> Coroutine[Any, Any, UpstreamReply]:
         """The stream of a subscription, by its head. Raises what Upstream.send raises."""
-        request = _request(head.request, LISTEN, body)
-        request.purpose = STREAM
-        return await self._upstream.send(request, self._server.timeouts.request)
+        like = replace(head.request, purpose=STREAM)
+        client = self._client(like, self._server.timeouts.request)
+        return client.post(body, (("Mcp-Method", LISTEN),), head.request.repeatable)
+
+    def _client(self, like: UpstreamRequest, read_timeout: float | None) -> InnerClient:
+        """Speaks beside one of the client's requests."""
+        return InnerClient(self._upstream, like, _NO_SESSION, read_timeout)
 
     # --- headers that mirror arguments ------------------------------------------------------------------------
 
@@ -142,11 +128,10 @@ class ModernServer:
     async def _read_lists(self, head: LocalHead, tool: str, members: bytes) -> None:
         """Look for a tool page by page."""
         params, number = b"", "mcp-file-adapter-list"
-        head = head._replace(request=_repeatable(head.request))
         found: Headers | None = None
         for page in range(MOST_PAGES):
             body = own_request(dump(number), "tools/list", members, params)
-            response = await self.ask(head, "tools/list", body, number)
+            response = await self.ask(head, "tools/list", body, number, repeatable=always)
             self.saw_list(response, first=page == 0)
             found, cursor = await headers_on(response, tool)
             if cursor is None:
@@ -163,38 +148,5 @@ def mismatches(response: bytes) -> bool:
     return code is not None and parse(response[slice(*code)]) == HEADER_MISMATCH
 
 
-def _repeatable(request: UpstreamRequest) -> UpstreamRequest:
-    return UpstreamRequest("POST", request.headers, b"", request.caller, request.query, always)
-
-
-def _request(
-    like: UpstreamRequest, method: str, body: bytes, name: str | None = None, fields: tuple[Field, ...] = ()
-) -> UpstreamRequest:
-    """A request beside one of the client's."""
-    headers: Fields = _fields(like.headers, method, name)
-    if fields:
-        headers = [*headers, *fields]
-    found = UpstreamRequest("POST", headers, body, like.caller, like.query, like.repeatable)
-    found.listens = like.listens
-    return found
-
-
-def _fields(headers: Fields, method: str, name: str | None) -> Fields:
-    """A client's fields as a modern request has them; those of shared ones are made once for each method and name."""
-    known: dict[tuple[str, str | None], SharedFields] = {}
-    if type(headers) is SharedFields:
-        known = headers.derived.setdefault(_fields, known)
-    found = known.get((method, name))
-    if found is None:
-        fields = [
-            *forwardable(headers, drop=_ECHOED),
-            ("Accept", ACCEPT),
-            JSON,
-            ("MCP-Protocol-Version", MODERN_VERSION),
-            ("Mcp-Method", method),
-        ]
-        found = SharedFields(fields if name is None else [*fields, ("Mcp-Name", name)])
-        if len(known) >= MOST_HEADS:
-            known.clear()
-        known[method, name] = found
-    return found
+async def _not_resumed(_: bytes, __: int | None) -> None:
+    """Have no more of an answer that broke off: this era resumes none."""

@@ -30,6 +30,12 @@ ACCEPT = "application/json, text/event-stream"
 
 _POSTED = (("Accept", ACCEPT), JSON)
 
+_OF_ITS_MESSAGE = POST_FIELDS | {"mcp-method", "mcp-name", "mcp-session-id"}
+"""Fields of a client's request that say nothing of another one beside it."""
+
+MOST_HEADS = 64
+"""Heads of requests beside one head of a client's that are kept, such as those of each tool."""
+
 ABANDON_SILENCE = 2.0
 """Seconds without a byte after which the end of an abandoned session is not waited for: its failure waits behind it."""
 
@@ -211,16 +217,18 @@ class InnerClient(NamedTuple):
         version, session_id = self.session.protocol_version, None if self.part else self.session.id
         key = version, session_id, fields
         derived = known.derived if type(known) is SharedFields else {}
-        found: tuple[object, SharedFields] | None = derived.get(InnerClient)
-        if found is None or found[0] != key:
-            headers = [*forwardable(known, drop=POST_FIELDS), *fields]
+        kept: dict[object, SharedFields] = derived.setdefault(InnerClient, {})
+        if (headers := kept.get(key)) is None:
+            made = [*forwardable(known, drop=_OF_ITS_MESSAGE), *fields]
             if version:
-                headers.append(("MCP-Protocol-Version", version))
+                made.append(("MCP-Protocol-Version", version))
             if session_id is not None:
-                headers.append(("Mcp-Session-Id", session_id))
-            found = derived[InnerClient] = (key, SharedFields(headers))
-        request = MemberRequest(method, found[1], body, like.caller, like.query, repeatable, like.purpose)
-        request.part, request.traceparent = self.part, like.traceparent
+                made.append(("Mcp-Session-Id", session_id))
+            if len(kept) >= MOST_HEADS:
+                kept.clear()
+            headers = kept[key] = SharedFields(made)
+        request = MemberRequest(method, headers, body, like.caller, like.query, repeatable, like.purpose)
+        request.part, request.traceparent, request.listens = self.part, like.traceparent, like.listens
         return request
 
 
