@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from adapter.app.modern_clients import BridgesForModernClients
     from adapter.app.replicas import ReplicaService
     from adapter.relay.sessions.shared_sessions import SharedSessions
-    from adapter.upstream.stdio.supervisor_link import Supervisor
+    from adapter.upstream.stdio.supervisor import Supervisor
 
 START_COOLDOWN = 1.0
 """Seconds between two looks at an upstream that has not been there yet: it is probably just starting."""
@@ -79,7 +79,7 @@ class Servers:
     def processes(self) -> Supervisor:
         """What starts the processes of all servers over stdio."""
         # Late: most servers are reached over a network.
-        from adapter.upstream.stdio.supervisor_link import Supervisor
+        from adapter.upstream.stdio.supervisor import Supervisor
 
         return Supervisor(self.base.log)
 

@@ -16,7 +16,7 @@ from adapter.errors import UpstreamNotStarted
 from adapter.settings.servers.server import UpstreamSettings
 from adapter.upstream.stdio.failures import LONGEST_LINE, ChildExit, ErrorLines, secrets_of, start_failure
 from adapter.upstream.stdio.pipes import LinePipe, MessagePipe
-from adapter.upstream.stdio.supervisor_link import StartRefused, SupervisedProcess, Supervisor
+from adapter.upstream.stdio.supervisor import StartRefused, SupervisedProcess, Supervisor
 from adapter.wire.line_messages import Line
 
 INHERITED = (

@@ -20,7 +20,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.errors import AdapterError, UpstreamSilent, UpstreamUnanswered, UpstreamUnreachable
 from adapter.rules.text.events import LONGEST_TEXT, for_log, is_telling, shortened
-from adapter.upstream.stdio.supervisor_link import StartRefused
+from adapter.upstream.stdio.supervisor import StartRefused
 from adapter.wire.line_messages import Line, LongLine
 
 _LAST = 5

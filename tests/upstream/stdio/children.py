@@ -14,7 +14,7 @@ from structlog import get_logger
 from adapter.upstream.stdio.child import ChildProcess, ChildSpec, child_environment
 from adapter.upstream.stdio.failures import ChildExit
 from adapter.upstream.stdio.pipes import MessagePipe
-from adapter.upstream.stdio.supervisor_link import Supervisor
+from adapter.upstream.stdio.supervisor import Supervisor
 from adapter.wire.line_messages import Line, LongLine
 
 ROOT = Path(__file__).parents[3]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog import get_logger
 
-from adapter.upstream.stdio.supervisor_link import Supervisor
+from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import Start, starting
 
 

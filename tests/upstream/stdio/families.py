@@ -12,7 +12,7 @@ import sys
 import uvloop
 
 from adapter.log import get_logger
-from adapter.upstream.stdio.supervisor_link import Supervisor
+from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import STUBBORN, Witness, starting
 
 

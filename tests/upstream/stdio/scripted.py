@@ -17,7 +17,7 @@ from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, header
 from adapter.upstream.stdio.child import ChildProcess, ChildSpec
 from adapter.upstream.stdio.server import SPARE, StdioServer
-from adapter.upstream.stdio.supervisor_link import Supervisor
+from adapter.upstream.stdio.supervisor import Supervisor
 
 PATIENCE = 20.0
 """Seconds that an answer may take on a busy machine."""

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from adapter.errors import UpstreamNotStarted
 from adapter.upstream.stdio.child import ChildProcess, ChildSpec
 from adapter.upstream.stdio.failures import ChildExit
-from adapter.upstream.stdio.supervisor_link import Supervisor
+from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import (
     ECHO,
     ENVIRONMENT,

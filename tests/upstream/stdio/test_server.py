@@ -15,7 +15,7 @@ from adapter.rules.access.principals import NOBODY
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import UpstreamRequest
 from adapter.upstream.stdio.server import StdioServer
-from adapter.upstream.stdio.supervisor_link import Supervisor
+from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import lives, vanished
 from tests.upstream.stdio.scripted import (
     LEGACY,

@@ -13,7 +13,7 @@ from structlog import get_logger
 from adapter.relay.eras.bridge import Bridge
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import OwnSession
-from adapter.upstream.stdio.supervisor_link import Supervisor
+from adapter.upstream.stdio.supervisor import Supervisor
 from adapter.wire.eras import LEGACY as LEGACY_ERA
 from adapter.wire.eras import MODERN
 from tests.relay.eras.bridging import Bridging, bridging

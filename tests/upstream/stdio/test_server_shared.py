@@ -9,7 +9,7 @@ import pytest
 
 from adapter.errors import LimitReached, UpstreamUnanswered
 from adapter.upstream.stdio.shared import LONGEST_URI, MOST_OF_A_SESSION
-from adapter.upstream.stdio.supervisor_link import Supervisor
+from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import vanished
 from tests.upstream.stdio.scripted import (
     MODERN_META,

@@ -16,7 +16,7 @@ from structlog import get_logger
 
 from adapter.errors import UpstreamNotStarted
 from adapter.upstream.stdio.child import ChildProcess, ChildSpec
-from adapter.upstream.stdio.supervisor_link import Supervisor
+from adapter.upstream.stdio.supervisor import Supervisor
 from tests.upstream.stdio.children import (
     ECHO,
     ENVIRONMENT,
@@ -154,28 +154,28 @@ async def test_a_start_that_is_cancelled_while_its_order_waits_is_never_ordered(
 ) -> None:
     """Its descriptors are closed, and those that get their numbers are the pipes of other children."""
     await supervisor.open()
-    before, link = descriptors(), supervisor._link
-    assert link is not None and link.pid == supervisor.pid
-    os.kill(link.pid, signal.SIGSTOP)
+    before, pid = descriptors(), supervisor.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
     spacious = {**ENVIRONMENT, "PADDING": "x" * 50_000}
     starts = [asyncio.ensure_future(start(ECHO, Witness(), environment=spacious)) for _ in range(24)]
     await asyncio.sleep(0)
-    waiting = len(link._orders)
+    waiting = len(supervisor._orders)
     assert 1 < waiting < len(starts)
     for each in starts:
         each.cancel()
     await asyncio.wait(starts)
     # One may have left in part, so the rest of it follows; then all that did leave are ended.
-    assert (descriptors(), link.count) == (before, 0)
-    assert len(link._orders) <= 1 + len(starts) - waiting + 1
+    assert (descriptors(), len(supervisor._children)) == (before, 0)
+    assert len(supervisor._orders) <= 1 + len(starts) - waiting + 1
     owners = [Witness() for _ in range(8)]
     others = [asyncio.ensure_future(start(STAMP, owner)) for owner in owners]
     await asyncio.sleep(0)
-    os.kill(link.pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGCONT)
     for child, owner in zip(await asyncio.gather(*others), owners, strict=True):
         owner.outgoing.put(b"me")
         assert await owner.line() == b"me of %d" % (child.pid or 0)
-    await until(lambda: len(children_of(link.pid)) == len(owners))
+    await until(lambda: len(children_of(pid)) == len(owners))
 
 
 STAMP = "import os, sys\nfor line in sys.stdin: print(line.strip(), 'of', os.getpid(), flush=True)"

@@ -1,6 +1,6 @@
-"""The connection to one supervisor process: orders go out, news of its children come in.
+"""The process that starts and ends the adapter's children, as the adapter sees it: always there when it is needed.
 
-The process that starts and ends the adapter's children, as the adapter sees it: always there when it is needed.
+Orders go out over one socket, and news of the children come in.
 """
 
 from __future__ import annotations
@@ -58,56 +58,65 @@ class _Order:
 class SupervisedProcess:
     """A process with its ``pid``, and the way to signal its group for as long as its supervisor lives."""
 
-    def __init__(self, link: SupervisorLink, number: int, on_exit: OnExit) -> None:
+    def __init__(self, supervisor: Supervisor, number: int, on_exit: OnExit) -> None:
         self.pid = 0
         self.number = number
         self.on_exit = on_exit
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._link = link
+        self._supervisor = supervisor
 
     def signal(self, which: signal.Signals) -> None:
         """Send a signal to its process group; nothing happens if it has ended."""
-        self._link.send(signal_order(self.number, which))
+        self._supervisor.send(signal_order(self.number, which))
 
 
-class SupervisorLink:
-    """A supervisor process from its start to its end. When it ends, so have all of its children."""
+class Supervisor:
+    """Starts the children of this adapter from one small process, which outlives the adapter to end them.
+
+    One for the whole adapter. The process is started for the first child, and again if somebody kills it: on Linux
+    the system then kills its children, and the new process ends what these had started.
+    """
 
     def __init__(self, log: FilteringBoundLogger) -> None:
-        """Start the process. Raises OSError."""
         self._log = log
-        self._loop = asyncio.get_running_loop()
+        self._opening = asyncio.Lock()
+        self._reopening: asyncio.Task[None] | None = None
         self._children: dict[int, SupervisedProcess] = {}
         self._last_number = 0
         self._orders: deque[_Order] = deque()
-        self._lines = LineReader(_LONGEST_LINE)
+        # Of the process of now, from its start to its end.
+        self._process: subprocess.Popen[bytes] | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._socket: socket.socket
+        self._lines: LineReader
         self._closing = False
-        self.ready: asyncio.Future[int] = self._loop.create_future()
-        self.lost: asyncio.Future[None] = self._loop.create_future()
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            try:
-                self._process = _started(theirs)
-            except BaseException:
-                self._socket.close()
-                raise
-        self._socket.setblocking(False)
-        self._loop.add_reader(self._socket.fileno(), self._read)
+        self._ready: asyncio.Future[int]
+        self._lost: asyncio.Future[None]
+
+    def __repr__(self) -> str:
+        return f"<Supervisor: process {self.pid}, {len(self._children)} children>"
 
     @property
-    def alive(self) -> bool:
+    def _is_alive(self) -> bool:
         """True until the end of the process was seen."""
-        return not self.lost.done()
+        return self._process is not None and not self._lost.done()
 
     @property
-    def pid(self) -> int:
-        """The process id of the supervisor."""
-        return self._process.pid
+    def pid(self) -> int | None:
+        """The id of its process; None while there is none."""
+        return self._process.pid if self._process is not None and self._is_alive else None
 
-    @property
-    def count(self) -> int:
-        """Number of its children."""
-        return len(self._children)
+    async def open(self) -> None:
+        """Start its process if there is none, which first ends the leftovers of adapters that were killed.
+
+        Raises UpstreamNotStarted.
+        """
+        if self._is_alive and self._ready.done():
+            return
+        async with self._opening:
+            if not self._is_alive:
+                await self._end()
+                await self._begin()
 
     async def start(
         self,
@@ -117,15 +126,16 @@ class SupervisorLink:
         descriptors: Sequence[int],
         on_exit: OnExit,
     ) -> SupervisedProcess:
-        """Order to start a program and wait until it runs. The descriptors are sent by then.
+        """Start a program and wait until it runs. The descriptors become its standard input, output and error, and are
+        sent by then.
 
-        Raises StartRefused, and ValueError for a NUL character.
+        ``on_exit`` is called when the process and its group have ended. Raises StartRefused, UpstreamNotStarted, and
+        ValueError for a NUL character.
         """
+        await self.open()
         self._last_number += 1
         child = SupervisedProcess(self, self._last_number, on_exit)
         order = start_order(child.number, argv, environment, cwd)
-        if not self.alive:
-            raise StartRefused("start", 0)
         self._children[child.number] = child
         self.send(order, descriptors)
         try:
@@ -141,26 +151,86 @@ class SupervisorLink:
         return child
 
     async def close(self) -> None:
-        """End every child and the process, and wait for that. Idempotent."""
-        if self.alive and not self._closing:
+        """End every child that is left, and the process. It may be opened again."""
+        async with self._opening:
+            await self._end()
+        if self._reopening is not None:
+            await asyncio.wait((self._reopening,))
+
+    # --- the process ------------------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        """Start the process, and wait until it takes orders. Raises UpstreamNotStarted."""
+        try:
+            self._connect()
+        except OSError as error:
+            raise UpstreamNotStarted(
+                f"The process that starts servers cannot be started: {error.strerror}."
+            ) from error
+        try:
+            leftovers = await asyncio.shield(self._ready)
+        except asyncio.CancelledError:
+            await self._end()
+            raise
+        if not self._is_alive:
+            await self._end()
+            raise UpstreamNotStarted(
+                "The process that starts servers ended at once; its error is on standard error."
+            )
+        if leftovers:
+            self._log.warning("ended processes whose supervisor was killed", processes=leftovers)
+        self._lost.add_done_callback(self._after_loss)
+
+    def _connect(self) -> None:
+        """Start the process at the other end of a socket. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = _started(theirs)
+            except BaseException:
+                ours.close()
+                raise
+        self._loop, self._socket, self._lines = asyncio.get_running_loop(), ours, LineReader(_LONGEST_LINE)
+        self._closing = False
+        self._ready, self._lost = self._loop.create_future(), self._loop.create_future()
+        ours.setblocking(False)
+        self._loop.add_reader(ours.fileno(), self._read)
+
+    async def _end(self) -> None:
+        """End every child and the process, and wait for that. Nothing happens if there is none."""
+        if (process := self._process) is None:
+            return
+        if self._is_alive and not self._closing:
             self._closing = True
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
         try:
             async with asyncio.timeout(_ENDING_SECONDS):
-                await asyncio.shield(self.lost)
+                await asyncio.shield(self._lost)
         except TimeoutError:
-            self._log.error("the process that ends servers does not end, and is killed", pid=self.pid)
-            self._process.kill()
+            self._log.error("the process that ends servers does not end, and is killed", pid=process.pid)
+            process.kill()
             self._lose()
         # Its end of the socket is closed, or it was killed: it ends now.
-        await asyncio.to_thread(self._process.wait)
+        await asyncio.to_thread(process.wait)
+        self._process = None
+
+    def _after_loss(self, _lost: asyncio.Future[None]) -> None:
+        """Start the process again at once if somebody killed it: it ends what its children have started."""
+        if not self._closing:
+            self._reopening = self._loop.create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        try:
+            await self.open()
+        except UpstreamNotStarted as error:
+            self._log.error("no server can be started", reason=error.reason)
 
     # --- orders -----------------------------------------------------------------------------------------------
 
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
         """Send an order; nobody takes it if the process has ended."""
-        if self.alive:
+        if self._is_alive:
             self._orders.append(_Order(data, descriptors))
             if len(self._orders) == 1:
                 self._flush()
@@ -206,7 +276,7 @@ class SupervisorLink:
 
     def _take(self, word: bytes, numbers: list[int]) -> None:
         if word == READY:
-            self.ready.set_result(numbers[0])
+            self._ready.set_result(numbers[0])
             return
         child = self._children.get(numbers[0])
         if child is None:
@@ -224,18 +294,18 @@ class SupervisorLink:
 
     def _lose(self) -> None:
         """Take note that the process is gone, and that the system has killed its children."""
-        if not self.alive:
+        if not self._is_alive:
             return
-        self.lost.set_result(None)
+        pid, (children, self._children) = self.pid, (self._children, {})
+        self._lost.set_result(None)
         self._loop.remove_reader(self._socket.fileno())
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
         self._orders.clear()
-        if not self.ready.done():
-            self.ready.set_result(0)
+        if not self._ready.done():
+            self._ready.set_result(0)
         if not self._closing:
-            self._log.error("the process that ends servers was ended", pid=self.pid, children=self.count)
-        children, self._children = self._children, {}
+            self._log.error("the process that ends servers was ended", pid=pid, children=len(children))
         for child in children.values():
             if not child.started.done():
                 child.started.set_exception(StartRefused("start", 0))
@@ -256,101 +326,3 @@ def _started(control: socket.socket) -> subprocess.Popen[bytes]:
         cwd="/",
         env={},
     )
-
-
-class Supervisor:
-    """Starts the children of this adapter from one small process, which outlives the adapter to end them.
-
-    One for the whole adapter. The process is started for the first child, and again if somebody kills it: on Linux
-    the system then kills its children, and the new process ends what these had started.
-    """
-
-    def __init__(self, log: FilteringBoundLogger) -> None:
-        self._log = log
-        self._link: SupervisorLink | None = None
-        self._opening = asyncio.Lock()
-        self._reopening: asyncio.Task[None] | None = None
-
-    def __repr__(self) -> str:
-        children = self._link.count if self._link is not None else 0
-        return f"<Supervisor: process {self.pid}, {children} children>"
-
-    @property
-    def pid(self) -> int | None:
-        """The id of its process; None while there is none."""
-        return self._link.pid if self._link is not None and self._link.alive else None
-
-    async def open(self) -> None:
-        """Start its process if there is none, which first ends the leftovers of adapters that were killed.
-
-        Raises UpstreamNotStarted.
-        """
-        await self._opened()
-
-    async def start(
-        self,
-        argv: Sequence[str],
-        environment: Mapping[str, str],
-        cwd: str,
-        descriptors: Sequence[int],
-        on_exit: OnExit,
-    ) -> SupervisedProcess:
-        """Start a program. The descriptors become its standard input, output and error.
-
-        ``on_exit`` is called when the process and its group have ended. Raises StartRefused, UpstreamNotStarted, and
-        ValueError for a NUL character.
-        """
-        return await (await self._opened()).start(argv, environment, cwd, descriptors, on_exit)
-
-    async def close(self) -> None:
-        """End every child that is left, and the process. It may be opened again."""
-        async with self._opening:
-            link, self._link = self._link, None
-            if link is not None:
-                await link.close()
-        if self._reopening is not None:
-            await asyncio.wait((self._reopening,))
-
-    async def _opened(self) -> SupervisorLink:
-        if self._link is not None and self._link.alive and self._link.ready.done():
-            return self._link
-        async with self._opening:
-            if self._link is not None and not self._link.alive:
-                await self._link.close()
-                self._link = None
-            if self._link is None:
-                self._link = await self._opened_anew()
-            return self._link
-
-    async def _opened_anew(self) -> SupervisorLink:
-        try:
-            link = SupervisorLink(self._log)
-        except OSError as error:
-            raise UpstreamNotStarted(
-                f"The process that starts servers cannot be started: {error.strerror}."
-            ) from error
-        try:
-            leftovers = await asyncio.shield(link.ready)
-        except asyncio.CancelledError:
-            await link.close()
-            raise
-        if not link.alive:
-            await link.close()
-            raise UpstreamNotStarted(
-                "The process that starts servers ended at once; its error is on standard error."
-            )
-        if leftovers:
-            self._log.warning("ended processes whose supervisor was killed", processes=leftovers)
-        link.lost.add_done_callback(self._after_loss)
-        return link
-
-    def _after_loss(self, _lost: asyncio.Future[None]) -> None:
-        """Start the process again at once if somebody killed it: it ends what its children have started."""
-        if self._link is not None:
-            self._reopening = asyncio.get_running_loop().create_task(self._reopen())
-
-    async def _reopen(self) -> None:
-        try:
-            await self.open()
-        except UpstreamNotStarted as error:
-            self._log.error("no server can be started", reason=error.reason)
