@@ -8,10 +8,9 @@ from functools import partial
 from structlog.typing import FilteringBoundLogger
 
 from adapter.app.core import Core
-from adapter.relay.mounts.code_mode import MountCodeMode
 from adapter.relay.mounts.held_lists import HeldLists
 from adapter.relay.mounts.lists import ListRules, MountLists
-from adapter.relay.mounts.merged import MergedMount
+from adapter.relay.mounts.merged import MergedMount, MountCodeMode
 from adapter.relay.mounts.reading import ListReader
 from adapter.relay.mounts.sessions import MountSessions
 from adapter.relay.server import Server

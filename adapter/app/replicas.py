@@ -22,7 +22,7 @@ from adapter.rules.access.replicas import owner_of
 from adapter.rules.access.sessions import decode, shared_record
 from adapter.state.port import every_row
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.local.portable import PortableSessions
+from adapter.upstream.local.sessions import PortableSessions
 from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest
 from adapter.version import VERSION

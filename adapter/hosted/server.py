@@ -21,7 +21,6 @@ from adapter.rules.calls.arguments import annotated, check_parameters
 from adapter.rules.calls.input_schemas import DeclaredInputs
 from adapter.upstream.local.events import EventStream
 from adapter.upstream.local.port import LocalHead, LocalRequest, ProgressToken
-from adapter.upstream.local.portable import PortableSessions
 from adapter.upstream.local.replies import (
     INTERNAL_ERROR,
     SERVER_INFO_KEY,
@@ -33,7 +32,7 @@ from adapter.upstream.local.replies import (
     require_version,
     result,
 )
-from adapter.upstream.local.sessions import LocalSession, LocalSessions
+from adapter.upstream.local.sessions import LocalSession, LocalSessions, PortableSessions
 from adapter.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, Envelope
 from adapter.wire.eras import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from adapter.wire.names import SUBSCRIPTION_KEY, VERSION_KEY

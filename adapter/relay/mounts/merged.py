@@ -1,7 +1,8 @@
 """The entrance of a merged mount: each request goes to the relay of the server that it is about, which judges it.
 
 What a mount says itself: to ``initialize`` and ``server/discover``, and to requests of the modern era that do not say
-what they have to of their client (MCP 2026-07-28, "_meta" and "Versioning").
+what they have to of their client (MCP 2026-07-28, "_meta" and "Versioning"). In code mode it has three tools, to
+search, to describe and to call those of all its servers.
 """
 
 from __future__ import annotations
@@ -12,23 +13,29 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from adapter.errors import BadRequest, SessionMissing
-from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, Exchanges
-from adapter.relay.mounts.code_mode import MountCodeMode
+from adapter.errors import BadRequest, SessionMissing, ToolUnknown
+from adapter.relay.background import SingleFlight, in_turns
+from adapter.relay.exchange import JSON, ClientRequest, ClientResponse, Exchanges, forwardable
 from adapter.relay.mounts.lists import MountLists
 from adapter.relay.mounts.requests import LISTS_OF, MemberRequests, is_routed
 from adapter.relay.mounts.sessions import MountRequest, MountSessions
 from adapter.relay.mounts.streams import MountStreams
 from adapter.relay.server import Server
 from adapter.relay.sessions.upstream_sessions import LISTEN
+from adapter.relay.tools.catalogue_reader import Offered
+from adapter.relay.tools.code_mode import KEPT, CodeModeTools, headers_of, without_mirrors
 from adapter.rules.eras.legacy_server import CAPABILITIES_KEY, SERVER_INFO_KEY
-from adapter.rules.mounts.lists import KINDS
-from adapter.rules.results.tool_results import rpc_result
+from adapter.rules.last_used import LastUsed
+from adapter.rules.mounts.lists import KINDS, MISSING, TOOLS, MergedList, stored_entries
+from adapter.rules.results.tool_results import rpc_result, tool_result
+from adapter.rules.text.unicode import shown
+from adapter.rules.tools.code_mode import CodeModeNames, UnusableCall
 from adapter.wire.envelope import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     Envelope,
     Kind,
+    dump,
     error_response,
     parse,
     value_at,
@@ -37,6 +44,58 @@ from adapter.wire.eras import LEGACY, LEGACY_VERSIONS, MODERN_VERSIONS
 from adapter.wire.names import VERSION_KEY
 from adapter.wire.rpc_refusals import RpcRefused, require_version, status_of
 from adapter.wire.shared_ids import named
+from adapter.wire.spans import Insert, edit
+
+
+class MountCodeMode:
+    """The three tools of one mount, over its ``lists``."""
+
+    def __init__(self, names: CodeModeNames, lists: MountLists) -> None:
+        self._tools = CodeModeTools(names)
+        self._lists = lists
+        self._offers = SingleFlight[bytes, Offered](LastUsed(KEPT))
+
+    async def answer(self, request: MountRequest) -> bytes | ClientRequest:
+        """The response to a request for the list or to a call, or the call that it stands for.
+
+        Raises ToolUnknown for a tool that is called by its name.
+        """
+        envelope, names, modern = request.envelope, self._tools.names, request.is_modern
+        if envelope.method == TOOLS.method:
+            return self._tools.page(envelope, modern=modern)
+        if envelope.name not in self._tools.own:
+            raise ToolUnknown(names.hint)
+        missing: dict[str, str] = {}
+
+        async def read() -> Offered:
+            held = await self._lists.now(TOOLS, request)
+            missing.update(held.missing)
+            found = held.found
+            return await self._offers.get(found.digest, lambda: _offered(found))
+
+        if envelope.name == names.call:
+            try:
+                inner = self._tools.unfolded(envelope)
+                if inner.name in self._tools.own:
+                    raise UnusableCall(f"{shown(inner.name or '', 100)} is called by its own name.")
+            except UnusableCall as error:
+                return tool_result(envelope.id_bytes, str(error), None, modern=modern, is_error=True)
+            headers = without_mirrors(forwardable(request.ask.headers, drop=frozenset({"content-encoding"})))
+            if modern:
+                headers = headers_of(inner, (await read()).definitions.get(inner.name or ""), headers)
+            return request.ask.with_message(inner, inner.body, headers)
+        response = await self._tools.answer(envelope, read, modern=modern)
+        if not missing or envelope.name != names.search:
+            return response
+        return edit(response, [Insert(("result", "_meta"), dump({MISSING: missing}))])
+
+
+async def _offered(found: MergedList) -> Offered:
+    tools: dict[str, bytes] = {}
+    for page in found.pages:
+        tools |= await in_turns(stored_entries(page, TOOLS))
+    return Offered(found.digest.hex(), tools, tools.keys())
+
 
 SET_LEVEL = "logging/setLevel"
 

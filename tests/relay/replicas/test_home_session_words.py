@@ -13,7 +13,7 @@ from adapter.relay.background import BackgroundTasks
 from adapter.relay.notifications import MOST_UNDER_WAY, TABLE, MessageClaims
 from adapter.relay.replicas.home import LARGEST, TOPIC, SessionWordsOf, SharedSessionMessages
 from adapter.relay.replicas.registry import Replicas
-from adapter.upstream.local.portable import PortableSessions
+from adapter.upstream.local.sessions import PortableSessions
 from tests.relay.relaying import Clock
 from tests.state.shared import SharedMemory
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.upstream.local.portable import PortableId, decode_portable, token_of
+from adapter.upstream.local.sessions import PortableId, decode_portable, token_of
 
 TOKEN = "abcdefghijklmnopqrstuvwxyz-_0123"
 

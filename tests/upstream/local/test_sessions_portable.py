@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from adapter.errors import SessionUnknown
-from adapter.upstream.local import portable
 from adapter.upstream.local.events import CallEvents
-from adapter.upstream.local.portable import PortableId, PortableSession, PortableSessions
 from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.sessions import REMEMBERED, PortableId, PortableSession, PortableSessions
 
 
 class Noted:
@@ -95,7 +94,7 @@ async def test_a_session_that_ended_is_told_of_and_remembered() -> None:
 async def test_ends_are_remembered_up_to_a_bound() -> None:
     """Whatever others say."""
     sessions, _ = replica()
-    ids = [f"p1.{number:032}.2025-11-25" for number in range(portable.REMEMBERED + 1)]
+    ids = [f"p1.{number:032}.2025-11-25" for number in range(REMEMBERED + 1)]
     for session_id in ids:
         sessions.ended_elsewhere(session_id)
     assert sessions.find(ids[0]).version == "2025-11-25"
