@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -295,62 +293,35 @@ TOPIC = "portable sessions"
 LARGEST = 48 << 10
 """Bytes of a word; a larger message stays on the replica where it was said."""
 
-RequestNumber = str | int | float
-
-
-class SessionHere(Protocol):
-    """A session as this replica serves it."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def listener(self) -> object | None:
-        """A GET stream of this replica, None where there is none."""
-
-    def withdraw_here(self, number: RequestNumber) -> None: ...
-
-    def send_here(self, message: bytes) -> None: ...
-
-    def listens_elsewhere(self) -> None: ...
+Once = Callable[[str, str, Callable[[], None]], None]
+"""Sends a session a message of that name, unless another replica does."""
 
 
 class SessionsHere(Protocol):
     """The sessions of one server as this replica serves them."""
 
-    def at_hand(self, session_id: str) -> SessionHere | None: ...
+    def hear(self, kind: str, session_id: str, more: Sequence[Any], once: Once) -> None:
+        """Take what another replica tells of a session."""
 
-    def ended_elsewhere(self, session_id: str) -> None: ...
 
-
+@dataclass(frozen=True, slots=True)
 class SessionWordsOf:
     """The words about the sessions of one server."""
 
-    def __init__(self, server: str, replicas: Replicas, tell: Callable[[list[Any]], None]) -> None:
-        self._server = server
-        self._replicas = replicas
-        self._tell = tell
+    server: str
+    replicas: Replicas
 
     @property
     def place(self) -> bytes:
         """The begin of the ids of events that this replica keeps."""
-        return f"{replica_tag(self._replicas.id)}.".encode()
+        return f"{replica_tag(self.replicas.id)}.".encode()
 
-    def ended(self, session_id: str) -> None:
-        """Tell that a session has ended."""
-        self._tell([self._server, "ended", session_id])
-
-    def withdrawn(self, session_id: str, number: RequestNumber) -> None:
-        """Tell that a client has cancelled a request that is not under way here."""
-        self._tell([self._server, "withdrawn", session_id, number])
-
-    def listens(self, session_id: str) -> None:
-        """Tell that a session has a new GET stream, here."""
-        self._tell([self._server, "listens", session_id])
-
-    def said(self, session_id: str, message: bytes) -> None:
-        """Have one replica at which the session listens send it a message."""
-        self._tell([self._server, "said", session_id, secrets.token_hex(8), message.decode()])
+    def tell(self, kind: str, session_id: str, *more: object) -> None:
+        """Tell the other replicas of a session, unless that is too long."""
+        # The number of a cancelled request is a client's, and may hold what UTF-8 cannot.
+        body = dump([self.server, kind, session_id, *more])
+        if len(body) <= LARGEST:
+            self.replicas.store.announce(TOPIC, body)
 
 
 @dataclass(eq=False)
@@ -370,13 +341,7 @@ class SharedSessionMessages(StoreListener):
     def of(self, server: str, sessions: SessionsHere) -> SessionWordsOf:
         """The words about the sessions of a server; what others say of these is told to ``sessions``."""
         self._servers[server] = sessions
-        return SessionWordsOf(server, self.replicas, self._tell)
-
-    def _tell(self, word: list[Any]) -> None:
-        # The number of a cancelled request is a client's, and may hold what UTF-8 cannot.
-        body = dump(word)
-        if len(body) <= LARGEST:
-            self.replicas.store.announce(TOPIC, body)
+        return SessionWordsOf(server, self.replicas)
 
     # --- what others say --------------------------------------------------------------------------------------
 
@@ -386,33 +351,12 @@ class SharedSessionMessages(StoreListener):
             return
         try:
             server, kind, about, *more = parse(body)
-            sessions = self._servers.get(server)
-            if sessions is not None:
-                self._hear(sessions, kind, about, more)
+            if (sessions := self._servers.get(server)) is not None:
+                sessions.hear(kind, about, more, self._once)
         except (BadJson, ValueError, TypeError, AttributeError, LookupError) as error:
             self.replicas.log.debug(
                 "a replica of another version says what is not understood", why=str(error)
             )
 
-    def _hear(self, sessions: SessionsHere, kind: str, about: Any, more: list[Any]) -> None:
-        if kind == "ended":
-            sessions.ended_elsewhere(about)
-        elif (session := sessions.at_hand(about)) is not None:
-            self._hear_of(session, kind, more)
-
-    def _hear_of(self, session: SessionHere, kind: str, more: list[Any]) -> None:
-        match kind, more:
-            case "withdrawn", [number]:
-                session.withdraw_here(number)
-            case "listens", []:
-                session.listens_elsewhere()
-            case "said", [message, data]:
-                self._deliver(session, message, data.encode())
-
-    def _deliver(self, session: SessionHere, message: str, data: bytes) -> None:
-        if session.listener is None:
-            # It is kept for a client that comes back to a stream which broke off here.
-            session.send_here(data)
-        else:
-            digest = hashlib.sha256(session.id.encode()).hexdigest()[:32]
-            self.claims.send_once(message, {digest: partial(session.send_here, data)})
+    def _once(self, session_id: str, message: str, send: Callable[[], None]) -> None:
+        self.claims.send_once(message, {hashlib.sha256(session_id.encode()).hexdigest()[:32]: send})

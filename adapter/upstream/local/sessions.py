@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from adapter.errors import SessionMissing, SessionUnknown
 from adapter.rules.access.replicas import owned
@@ -247,26 +247,23 @@ def token_of(session_id: str) -> str:
     return session_id.split(".", 2)[1]
 
 
-class SessionMessages(Protocol):
-    """The way to the other replicas that serve the same sessions. ``place`` begins the ids of events kept here.
+Once = Callable[[str, Callable[[], None]], None]
+"""Sends a message of that name, unless another replica does."""
 
-    Every method returns at once; nothing is known of who hears it.
-    """
+
+class SessionMessages(Protocol):
+    """The way to the other replicas that serve the same sessions. ``place`` begins the ids of events kept here."""
 
     @property
     def place(self) -> bytes: ...
 
-    def ended(self, session_id: str) -> None:
-        """Tell that a session has ended."""
+    def tell(self, kind: str, session_id: str, *more: object) -> None:
+        """Tell of a session; returns at once, and nothing is known of who hears it.
 
-    def withdrawn(self, session_id: str, number: RequestId) -> None:
-        """Tell that a client has cancelled a request that is not under way here."""
-
-    def listens(self, session_id: str) -> None:
-        """Tell that a session has a new GET stream, here."""
-
-    def said(self, session_id: str, message: bytes) -> None:
-        """Have one replica at which the session listens send it a message."""
+        It has ``ended``; a request of that number was ``withdrawn`` that is not under way here; it ``listens`` on a new
+        GET stream, here; or something was ``said`` that one replica at which it listens is to send it: the name of the
+        message, and its text.
+        """
 
 
 class PortableSession(LocalSession):
@@ -287,34 +284,36 @@ class PortableSession(LocalSession):
         if number in self._pending:
             super().withdraw(number)
         else:
-            self._words.withdrawn(self.id, number)
+            self._words.tell("withdrawn", self.id, number)
 
     def send(self, message: bytes) -> None:
         listens = self.listener is not None
         super().send(message)
         if not listens:
-            self._words.said(self.id, message)
+            self._words.tell("said", self.id, secrets.token_hex(8), message.decode())
 
     def listen(self, last_event_id: str | None = None) -> EventStream:
         stream = super().listen(last_event_id)
         # The stream of a call, which was resumed, carries no messages of others.
         if stream is self.listener:
-            self._words.listens(self.id)
+            self._words.tell("listens", self.id)
         return stream
 
-    # --- what another replica tells ---------------------------------------------------------------------------
-
-    def withdraw_here(self, number: RequestId) -> None:
-        """Give up the request of this id, if it is under way here."""
-        super().withdraw(number)
-
-    def send_here(self, message: bytes) -> None:
-        """Send a message on a stream of this replica, or keep it for one that broke off."""
-        super().send(message)
-
-    def listens_elsewhere(self) -> None:
-        """Keep no more messages for a stream of this replica that has ended: there is a newer one."""
-        self._last_stream = self.listener.number if self.listener is not None else 0
+    def hear(self, kind: str, more: Sequence[Any], once: Once) -> None:
+        """Take what another replica tells of the session; see SessionMessages. ``once`` sends what it said."""
+        match kind, more:
+            case "withdrawn", [number]:
+                super().withdraw(number)
+            case "listens", []:
+                # There is a newer stream than one of this replica that has ended, so no more is kept for that.
+                self._last_stream = self.listener.number if self.listener is not None else 0
+            case "said", [message, data]:
+                send = partial(super().send, data.encode())
+                if self.listener is None:
+                    # It is kept for a client that comes back to a stream which broke off here.
+                    send()
+                else:
+                    once(message, send)
 
 
 class PortableSessions(LocalSessions):
@@ -333,19 +332,22 @@ class PortableSessions(LocalSessions):
     def displaced(self, owner: str) -> None:
         """See LocalSessions. Others serve these sessions as well, so all of them go on."""
 
-    # --- what another replica tells ---------------------------------------------------------------------------
-
-    def at_hand(self, session_id: str) -> PortableSession | None:
-        """A session that this replica serves, or has served lately."""
+    def hear(
+        self,
+        kind: str,
+        session_id: str,
+        more: Sequence[Any],
+        once: Callable[[str, str, Callable[[], None]], None],
+    ) -> None:
+        """Take what another replica tells of a session that this one may have served; see PortableSession.hear."""
+        if kind == "ended":
+            self._remember_end(session_id)
         session = self._sessions.get(session_id)
-        return session if isinstance(session, PortableSession) else None
-
-    def ended_elsewhere(self, session_id: str) -> None:
-        """Give up the calls of a session that has ended, and end its streams."""
-        self._remember_end(session_id)
-        session = self.at_hand(session_id)
-        if session is not None:
-            self._drop(session)
+        if isinstance(session, PortableSession):
+            if kind == "ended":
+                self._drop(session)
+            else:
+                session.hear(kind, more, partial(once, session_id))
 
     # --- one session ------------------------------------------------------------------------------------------
 
@@ -366,9 +368,9 @@ class PortableSessions(LocalSessions):
         return self._keep(self._made(session_id, portable.version))
 
     def _end(self, session_id: str) -> None:
-        if self.words is not None and self.at_hand(session_id) is not None:
+        if self.words is not None and isinstance(self._sessions.get(session_id), PortableSession):
             self._remember_end(session_id)
-            self.words.ended(session_id)
+            self.words.tell("ended", session_id)
         super()._end(session_id)
 
     def _remember_end(self, session_id: str) -> None:

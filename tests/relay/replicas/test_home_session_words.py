@@ -3,59 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 
 import orjson
 import pytest
 from structlog import get_logger
 
+from adapter.errors import SessionUnknown
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.notifications import MOST_UNDER_WAY, TABLE, MessageClaims
-from adapter.relay.replicas.home import LARGEST, TOPIC, SessionWordsOf, SharedSessionMessages
+from adapter.relay.replicas.home import LARGEST, TOPIC, SharedSessionMessages
 from adapter.relay.replicas.registry import Replicas
-from adapter.upstream.local.sessions import PortableSessions
+from adapter.upstream.local.events import EventStream, StreamBounds
+from adapter.upstream.local.replies import PendingReply
+from adapter.upstream.local.sessions import LocalSession, PortableSessions
+from adapter.wire.sse import SseReader
 from tests.relay.relaying import Clock
 from tests.state.shared import SharedMemory
 
-
-@dataclass
-class Here:
-    """A session that notes what others tell of it."""
-
-    id: str
-    listener: object | None = None
-    told: list[object] = field(default_factory=list)
-
-    def withdraw_here(self, number: str | int | float) -> None:
-        self.told.append(number)
-
-    def send_here(self, message: bytes) -> None:
-        self.told.append(message)
-
-    def listens_elsewhere(self) -> None:
-        self.told.append("elsewhere")
+ONE, OWN, GONE = (f"p1.{letter * 32}.2025-11-25" for letter in "1og")
 
 
 class Speaker:
-    """A replica with the session ``one`` and a session of its own."""
+    """A replica that serves the session ``one``, and notes the requests that were ``withdrawn``."""
 
     def __init__(self, memory: SharedMemory, name: str) -> None:
         self.store, self.background, log = memory.replica(), BackgroundTasks(), get_logger()
         replicas = Replicas(self.store, name, "1", Clock(), log)
         self.shared = SharedSessionMessages(replicas, MessageClaims(self.store, self.background, Clock()))
-        self.sessions = {key: Here(key) for key in ("one", name)}
-        self.words: SessionWordsOf = self.shared.of("hosted", self)
-        self.ended: list[str] = []
+        self.sessions = PortableSessions()
+        self.sessions.bounds = StreamBounds(messages=4096)
+        self.words = self.sessions.words = self.shared.of("hosted", self.sessions)
+        self.one = self.sessions.find(ONE)
+        self.withdrawn: list[object] = []
 
-    @property
-    def one(self) -> Here:
-        return self.sessions["one"]
+    def calls(self, session: LocalSession, number: str | int) -> None:
+        """Have a request of that number under way."""
+        session.expect(number, PendingReply(lambda: self.withdrawn.append(number)))
 
-    def at_hand(self, session_id: str) -> Here | None:
-        return self.sessions.get(session_id)
 
-    def ended_elsewhere(self, session_id: str) -> None:
-        self.ended.append(session_id)
+async def texts(stream: EventStream) -> list[bytes]:
+    """The data of what was sent on a stream."""
+    data = await stream.read(None) if stream.unread_size else b""
+    return [event.data or b"" for event in SseReader(1 << 20).feed(data)]
 
 
 @pytest.fixture
@@ -74,22 +63,48 @@ async def turns() -> None:
 async def test_others_hear_what_concerns_their_sessions(house: list[Speaker]) -> None:
     """Not the replica that says it, and nobody who does not know the session but of its end."""
     a, b, c = house
-    a.words.withdrawn("one", 7)
-    a.words.listens("one")
-    a.words.withdrawn("b", "x")
-    a.words.ended("gone")
+    for each in house:
+        each.calls(each.one, 7)
+    b.calls(b.sessions.find(OWN), "x")
+    a.words.tell("withdrawn", ONE, 7)
+    a.words.tell("withdrawn", OWN, "x")
+    a.words.tell("ended", GONE)
     await turns()
-    assert [each.one.told for each in house] == [[], [7, "elsewhere"], [7, "elsewhere"]]
-    assert b.sessions["b"].told == ["x"] and c.sessions["c"].told == []
-    assert [each.ended for each in house] == [[], ["gone"], ["gone"]]
+    assert [each.withdrawn for each in house] == [[], [7, "x"], [7]]
+    assert [len(each.sessions) for each in house] == [1, 2, 1]
+    assert a.sessions.find(GONE).id == GONE
+    for each in (b, c):
+        with pytest.raises(SessionUnknown):
+            each.sessions.find(GONE)
+
+
+async def test_a_stream_elsewhere_is_heard_of(house: list[Speaker]) -> None:
+    """Nothing more is kept for one that broke off here before it."""
+    a, b, c = house
+    streams = []
+    for each in (b, c):
+        stream = each.one.listen()
+        each.one.send(b"1")
+        streams.append((await stream.read(None)).split(b"\n")[0].removeprefix(b"id: ").decode())
+        stream.abort()
+        await turns()
+    # That of c is the newer one.
+    a.words.tell("said", ONE, "m2", "2")
+    await turns()
+    a.words.tell("listens", ONE)
+    a.words.tell("said", ONE, "m3", "3")
+    await turns()
+    assert await texts(b.one.listen(streams[0])) == []
+    assert await texts(c.one.listen(streams[1])) == [b"2"]
 
 
 async def test_any_number_of_a_client_is_told(house: list[Speaker]) -> None:
     """JSON allows half a surrogate pair in the id of a request that a client cancels."""
     a, b, _ = house
-    a.words.withdrawn("one", "\ud800")
+    b.calls(b.one, "\ud800")
+    a.words.tell("withdrawn", ONE, "\ud800")
     await turns()
-    assert b.one.told == ["\ud800"]
+    assert b.withdrawn == ["\ud800"]
 
 
 async def test_a_word_about_no_session_is_passed_over(house: list[Speaker]) -> None:
@@ -101,39 +116,37 @@ async def test_a_word_about_no_session_is_passed_over(house: list[Speaker]) -> N
 
 
 async def test_a_message_is_sent_by_one_replica(house: list[Speaker]) -> None:
-    """Of two at which the session listens; one at which it does not may keep it for a stream that broke off."""
+    """Of two at which the session listens."""
     a, b, c = house
-    a.words.said("one", b"1")
-    await turns()
-    assert [each.one.told for each in house] == [[], [b"1"], [b"1"]]
-    b.one.listener = c.one.listener = object()
+    streams = [each.one.listen() for each in (b, c)]
     for number in range(2, 7):
-        a.words.said("one", b"%d" % number)
+        a.words.tell("said", ONE, f"m{number}", str(number))
     await turns()
-    assert sorted(b.one.told[1:] + c.one.told[1:], key=str) == [b"2", b"3", b"4", b"5", b"6"]
+    sent = [text for stream in streams for text in await texts(stream)]
+    assert sorted(sent) == [b"2", b"3", b"4", b"5", b"6"]
 
 
 async def test_a_message_that_cannot_be_claimed_is_not_sent(house: list[Speaker]) -> None:
     """Nobody knows who else sends it."""
     a, b, _ = house
-    b.one.listener = object()
+    stream = b.one.listen()
     b.store.down = True
-    a.words.said("one", b"1")
+    a.words.tell("said", ONE, "m1", "1")
     await turns()
-    assert b.one.told == [] and await house[2].store.count(TABLE) == 0
+    assert await texts(stream) == [] and await house[2].store.count(TABLE) == 0
     assert "0 under way" in repr(b.shared)
 
 
 async def test_words_are_bounded(house: list[Speaker]) -> None:
     """In size, and in number while claims are waited for."""
     a, b, _ = house
-    a.words.said("one", b"x" * LARGEST)
-    b.one.listener = object()
+    stream = b.one.listen()
+    a.words.tell("said", ONE, "long", "x" * LARGEST)
     for number in range(MOST_UNDER_WAY + 9):
-        b.shared.announced(TOPIC, orjson.dumps(["hosted", "said", "one", str(number), "x"]))
+        b.shared.announced(TOPIC, orjson.dumps(["hosted", "said", ONE, str(number), "x"]))
     assert f"{MOST_UNDER_WAY} under way" in repr(b.shared)
     await turns()
-    assert b.one.told == [b"x"] * MOST_UNDER_WAY
+    assert await texts(stream) == [b"x"] * MOST_UNDER_WAY
 
 
 @pytest.mark.parametrize(
@@ -157,10 +170,14 @@ async def test_words_are_bounded(house: list[Speaker]) -> None:
 async def test_a_word_that_is_not_understood_harms_nothing(house: list[Speaker], body: bytes) -> None:
     """Another version may say anything, and others have topics of their own."""
     speaker = house[0]
+    stream = speaker.one.listen()
+    speaker.calls(speaker.one, 5)
+    body = body.replace(b'"one"', f'"{ONE}"'.encode())
     speaker.shared.announced(TOPIC, body)
-    speaker.shared.announced("other", b'["hosted","ended","one"]')
+    speaker.shared.announced("other", f'["hosted","ended","{ONE}"]'.encode())
     await turns()
-    assert (speaker.one.told, speaker.ended) == ([], [])
+    assert (speaker.withdrawn, await texts(stream), stream.over) == ([], [], False)
+    assert speaker.sessions.find(ONE) is speaker.one
 
 
 def test_a_replica_has_a_short_name_for_clients(house: list[Speaker]) -> None:

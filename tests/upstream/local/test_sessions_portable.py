@@ -20,17 +20,13 @@ class Noted:
     def __init__(self) -> None:
         self.said_words: list[tuple[Any, ...]] = []
 
-    def ended(self, session_id: str) -> None:
-        self.said_words.append(("ended", session_id))
+    def tell(self, kind: str, session_id: str, *more: object) -> None:
+        self.said_words.append((kind, session_id, *more[-1:]))
 
-    def withdrawn(self, session_id: str, number: str | int | float) -> None:
-        self.said_words.append(("withdrawn", session_id, number))
 
-    def listens(self, session_id: str) -> None:
-        self.said_words.append(("listens", session_id))
-
-    def said(self, session_id: str, message: bytes) -> None:
-        self.said_words.append(("said", session_id, message))
+def at_once(_session_or_message: str, *rest: Any) -> None:
+    """Send a message: no other replica does."""
+    rest[-1]()
 
 
 def replica(most: int = 10) -> tuple[PortableSessions, Noted]:
@@ -83,12 +79,12 @@ async def test_a_session_that_ended_is_told_of_and_remembered() -> None:
     stream = elsewhere.listen()
     session.end()
     assert said.said_words == [("ended", session.id)]
-    there.ended_elsewhere(session.id)
+    there.hear("ended", session.id, [], at_once)
     assert stream.over and ("ended", session.id) not in heard.said_words
     for sessions in (here, there):
         with pytest.raises(SessionUnknown):
             sessions.find(session.id)
-    there.ended_elsewhere(session.id)
+    there.hear("ended", session.id, [], at_once)
 
 
 async def test_ends_are_remembered_up_to_a_bound() -> None:
@@ -96,7 +92,7 @@ async def test_ends_are_remembered_up_to_a_bound() -> None:
     sessions, _ = replica()
     ids = [f"p1.{number:032}.2025-11-25" for number in range(REMEMBERED + 1)]
     for session_id in ids:
-        sessions.ended_elsewhere(session_id)
+        sessions.hear("ended", session_id, [], at_once)
     assert sessions.find(ids[0]).version == "2025-11-25"
     with pytest.raises(SessionUnknown):
         sessions.find(ids[1])
@@ -108,7 +104,7 @@ async def test_a_session_that_makes_room_goes_on_when_it_is_used() -> None:
     first = opened(sessions)
     for _ in range(2):
         opened(sessions)
-    assert len(sessions) == 2 and sessions.at_hand(first.id) is None
+    assert len(sessions) == 2 and first not in sessions.all()
     assert sessions.find(first.id).id == first.id
     sessions.close()
     assert (len(sessions), words.said_words) == (0, [])
@@ -123,8 +119,8 @@ async def test_a_request_is_withdrawn_where_it_is_under_way() -> None:
     session.expect(1, PendingReply(lambda: given_up.append(1)))
     elsewhere.withdraw(1)
     assert heard.said_words == [("withdrawn", session.id, 1)]
-    session.withdraw_here(1)
-    session.withdraw_here(2)
+    session.hear("withdrawn", [1], at_once)
+    session.hear("withdrawn", [2], at_once)
     assert given_up == [1]
     session.withdraw(1)
     assert given_up == [1, 1] and said.said_words == []
@@ -138,7 +134,7 @@ async def test_a_message_goes_to_others_where_nobody_listens_here() -> None:
     stream = session.listen()
     session.send(b"2")
     assert await stream.read(None) == b"id: here.1-1\ndata: 2\n\n"
-    assert words.said_words == [("said", session.id, b"1"), ("listens", session.id)]
+    assert words.said_words == [("said", session.id, "1"), ("listens", session.id)]
 
 
 async def test_nothing_is_kept_for_a_stream_that_another_one_followed() -> None:
@@ -148,13 +144,13 @@ async def test_nothing_is_kept_for_a_stream_that_another_one_followed() -> None:
     stream = session.listen()
     session.send(b"1")
     stream.abort()
-    session.send_here(b"2")
-    session.listens_elsewhere()
-    session.send_here(b"3")
+    session.hear("said", ["m2", "2"], at_once)
+    session.hear("listens", [], at_once)
+    session.hear("said", ["m3", "3"], at_once)
     resumed = session.listen("here.1-1")
     assert await resumed.read(None) == b"id: here.1-2\ndata: 2\n\n"
-    session.listens_elsewhere()
-    session.send_here(b"4")
+    session.hear("listens", [], at_once)
+    session.hear("said", ["m4", "4"], at_once)
     assert await resumed.read(None) == b"id: here.1-3\ndata: 4\n\n"
 
 
