@@ -19,7 +19,7 @@ from adapter.files.port import CaptureLimit, Measure, StagedFile
 from adapter.relay.files.artifact_resources import iso
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.file_transactions import NewFile
-from adapter.relay.files.round_index import COPIES, EDITED
+from adapter.relay.files.rounds import COPIES, EDITED
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_consumer import HANDLES
 from adapter.relay.notifications import Notifications

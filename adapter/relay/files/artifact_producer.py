@@ -19,8 +19,7 @@ from adapter.relay.files.artifact_capture import (
 )
 from adapter.relay.files.artifact_members import ArtifactMembers
 from adapter.relay.files.artifact_resources import content
-from adapter.relay.files.round_index import ARTIFACT, noted_place
-from adapter.relay.files.rounds import EARLIER, noted_earlier
+from adapter.relay.files.rounds import ARTIFACT, EARLIER, noted_earlier, noted_place
 from adapter.relay.files.upload_consumer import HANDLES
 from adapter.relay.param_headers import ParamHeaders
 from adapter.relay.replies import edited

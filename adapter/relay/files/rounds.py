@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.errors import LimitReached, StoreUnavailable
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.round_index import ARTIFACT, COPIES, RoundIndex, WaitingRound
 from adapter.relay.files.signed_urls import Credentials, signature_of
 from adapter.relay.stages import Call
 from adapter.rules.calls.rounds import (
@@ -35,6 +34,15 @@ from adapter.wire.spans import Replace, edit
 
 TABLE = "rounds"
 
+ARTIFACT = "artifact"
+"""The note of a call that holds when it began and the place that was made for its file."""
+
+COPIES = "copies"
+"""The note of a call that holds, by the key of each file, the name of the copy that its tool works on."""
+
+EDITED = "edited"
+"""The note of a call that holds the keys of the files of which a changed copy is kept."""
+
 DELIVERED = "delivered"
 """The note of a call that holds, by the key of each file it was given, the link that its tool got for it, or null."""
 
@@ -42,7 +50,7 @@ EARLIER = "earlier"
 """The note of a call that goes on: what was noted in its earlier rounds."""
 
 ROUND = "round"
-"""The note of a call that goes on: the id of its pending round."""
+"""The note of a call that goes on: the key of its pending round."""
 
 _KEPT = (ARTIFACT, COPIES, DELIVERED)
 
@@ -50,6 +58,12 @@ _KEPT = (ARTIFACT, COPIES, DELIVERED)
 def noted_earlier(call: Call, note: str) -> Any:
     """Return the note of that name from an earlier round of this call; None where there was none."""
     return call.notes.get(EARLIER, {}).get(note)
+
+
+def noted_place(scope_id: str, notes: Mapping[str, Any]) -> Place | None:
+    """The place that a tool was told to write to, by the notes of its call; None for one that was told none."""
+    note = notes.get(ARTIFACT, {})
+    return Place(FileKind.ARTIFACT, scope_id, note["id"], note["stored"]) if "id" in note else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +82,39 @@ class RoundLimits:
     each: int = 512 << 10
 
 
+@dataclass(slots=True, eq=False)
+class WaitingRound:
+    """A pending round, the request that goes on with it just now, and what lets go of what it holds.
+
+    ``size`` is in bytes of its row, ``version`` that of its row; ABSENT: it could not be written.
+    """
+
+    pending: PendingRound
+    size: int = 0
+    version: int = ABSENT
+    taken_by: Call | None = None
+    releases: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """The key of its row. Those of one scope stand together."""
+        return f"{self.pending.scope.id}/{self.pending.id}"
+
+    @property
+    def place(self) -> Place | None:
+        """The place that the tool was told to write to."""
+        return noted_place(self.pending.scope.id, self.pending.notes)
+
+    def is_overdue(self, now: float) -> bool:
+        """Tell whether it waited too long. One that is gone on with does not wait."""
+        return self.pending.due <= now and self.taken_by is None
+
+    def let_go(self) -> None:
+        """Release all that it holds. Harmless when done twice."""
+        while self.releases:
+            self.releases.pop()()
+
+
 @dataclass(eq=False)
 class Rounds:
     """Pending rounds of all servers, kept in the state store too.
@@ -84,11 +131,13 @@ class Rounds:
         self.store, self.clock = self.credentials.store, self.credentials.clock
         self.files, self.log = self.registry.cache.files, self.registry.log
         self._path_free = Redaction(self.files.roots, {})
-        self._index = RoundIndex()
+        self._waiting: dict[str, WaitingRound] = {}
+        """The rounds that are known here, by their rows' keys, the first to be due first."""
         self._any = True
 
     def __repr__(self) -> str:
-        return f"<Rounds: {self._index!r}>"
+        size = sum(each.size for each in self._waiting.values())
+        return f"<Rounds: {len(self._waiting)} wait, {size} bytes>"
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -105,16 +154,15 @@ class Rounds:
             return
         rows = [row async for row in every_row(self.store, TABLE, scope_id)]
         keys = {row.key for row in rows}
-        for waiting in self._index.of_scope(scope_id):
+        for waiting in self._of_scope(scope_id):
             if waiting.version != ABSENT and waiting.taken_by is None and waiting.key not in keys:
-                self._index.drop(waiting)  # another replica has ended it
-                waiting.let_go()
+                self._drop(waiting)  # another replica has ended it
         for row in rows:
             self._adopt(row)
 
     def _adopt(self, row: Row) -> None:
         """Know a round as its row says it is."""
-        known = self._index.get(row.key.rpartition("/")[2])
+        known = self._waiting.get(row.key)
         if known is not None and (known.version == row.version or known.taken_by is not None):
             return
         try:
@@ -123,9 +171,8 @@ class Rounds:
             self.log.warning("a pending round cannot be read and is passed over")
             return
         waiting = WaitingRound(pending, len(row.value), row.version)
-        if known is not None:
-            self._index.drop(known)
-        self._index.add(waiting)
+        self._waiting.pop(row.key, None)
+        self._waiting[row.key] = waiting
         self._hold(waiting)
         if known is not None:
             known.let_go()
@@ -135,7 +182,7 @@ class Rounds:
         if not self._any or place.kind is not FileKind.ARTIFACT:
             return False
         await self._know(place.scope)
-        places = (waiting.place for waiting in self._index.of_scope(place.scope))
+        places = (waiting.place for waiting in self._of_scope(place.scope))
         return any(each is not None and each[:3] == place[:3] for each in places)
 
     async def _know(self, scope_id: str) -> None:
@@ -153,7 +200,7 @@ class Rounds:
     async def expire_known(self) -> None:
         """Give up what waited here too long, also what could not be written. Raises StoreUnavailable."""
         now = self.clock()
-        for waiting in self._index.overdue(now):
+        for waiting in [each for each in self._waiting.values() if each.is_overdue(now)]:
             row = await self.store.get(TABLE, waiting.key)
             if row is not None and waiting.version not in (ABSENT, row.version):
                 self._adopt(row)  # another replica went on with it
@@ -164,20 +211,18 @@ class Rounds:
 
     async def _expire(self, row: Row, now: float) -> None:
         """Give up what waited too long, unless somebody went on with it since its row was read."""
-        pending_id = row.key.rpartition("/")[2]
-        if (known := self._index.get(pending_id)) is not None and not known.is_overdue(now):
+        if (known := self._waiting.get(row.key)) is not None and not known.is_overdue(now):
             return
         self._adopt(row)
         with contextlib.suppress(Conflict):
             await self.store.delete(TABLE, row.key, expected=row.version)
-            if (known := self._index.get(pending_id)) is not None and known.is_overdue(now):
-                self._index.drop(known)
-                known.let_go()
+            if (known := self._waiting.get(row.key)) is not None and known.is_overdue(now):
+                self._drop(known)
                 await self._remove_place(known)
 
     async def end_scope(self, scope_id: str) -> None:
         """The scope has ended, and its files are gone. Raises StoreUnavailable."""
-        for waiting in self._index.of_scope(scope_id):
+        for waiting in self._of_scope(scope_id):
             await self._forget(waiting)
         if self._any:
             rows = every_row(self.store, TABLE, scope_id)
@@ -202,13 +247,13 @@ class Rounds:
         Raises StoreUnavailable.
         """
         await self._know(call.scope.id)
-        waiting = self._index.find(call.scope.id, key, self.clock())
+        waiting = self._find(call.scope.id, key)
         if waiting is None:
             return None
         if waiting.place is not None:
             self._begin(call, waiting)
             await self._prolong(waiting)
-        call.notes[ROUND] = waiting.pending.id
+        call.notes[ROUND] = waiting.key
         call.notes[EARLIER] = waiting.pending.notes
         return waiting.pending.states[key]
 
@@ -236,9 +281,9 @@ class Rounds:
             or waiting.pending.due > due - self.limits.ttl / 2
         ):
             return
-        self._index.drop(waiting)
         waiting.pending.due = due
-        self._index.add(waiting)
+        self._waiting.pop(waiting.key, None)
+        self._waiting[waiting.key] = waiting
         try:
             # A new version, so that whoever has read the row already does not delete it.
             row = await self.store.put(
@@ -269,7 +314,7 @@ class Rounds:
         """
         self._any = True
         await self._know(call.scope.id)
-        waiting = self._index.get(call.notes.get(ROUND, ""))
+        waiting = self._waiting.get(call.notes.get(ROUND, ""))
         if waiting is None:
             waiting = WaitingRound(PendingRound(secrets.token_hex(16), call.scope, 0.0, {}))
         given = self._given(state, response)
@@ -280,7 +325,7 @@ class Rounds:
             )
             await self._give_up(waiting)
             return response
-        self._index.add(waiting)
+        self._waiting[waiting.key] = waiting
         self._hold(waiting)
         await self._write(waiting, row)
         await self._make_room(call.scope.id)
@@ -291,9 +336,9 @@ class Rounds:
     async def _make_room(self, scope_id: str) -> None:
         """Give up what waited longest, of the scope and then of all, while it is too much."""
         limits = self.limits
-        for each in list(self._index.surplus(scope_id, limits.per_scope, limits.scope_bytes)):
+        for each in surplus(self._of_scope(scope_id), limits.per_scope, limits.scope_bytes):
             await self._give_up(each)
-        for each in list(self._index.surplus(None, limits.total, limits.total_bytes)):
+        for each in surplus([*self._waiting.values()], limits.total, limits.total_bytes):
             await self._give_up(each)
 
     def _given(self, state: str, response: bytes) -> str:
@@ -306,7 +351,7 @@ class Rounds:
         """The row of the round when it has taken note of the call; None if that is more than is kept."""
         # The client may go on as soon as it reads this, which may be before the stream that brings it is closed.
         waiting.taken_by = None
-        self._index.drop(waiting)
+        self._waiting.pop(waiting.key, None)
         pending, limits = waiting.pending, self.limits
         pending.notes = {name: call.notes[name] for name in _KEPT if name in call.notes}
         own = None if given == state else state
@@ -320,7 +365,7 @@ class Rounds:
 
     async def end(self, call: Call) -> None:
         """The call got its result: there will be no other round."""
-        waiting = self._index.get(call.notes[ROUND])
+        waiting = self._waiting.get(call.notes[ROUND])
         if waiting is not None:
             await self._forget(waiting)
 
@@ -332,6 +377,23 @@ class Rounds:
             self.log.warning("a pending round would not survive a restart, because the state store failed")
 
     # --- what is known ----------------------------------------------------------------------------------------
+
+    def _of_scope(self, scope_id: str) -> list[WaitingRound]:
+        """The rounds of a scope, the first to be due first."""
+        return [each for each in self._waiting.values() if each.pending.scope.id == scope_id]
+
+    def _find(self, scope_id: str, key: str) -> WaitingRound | None:
+        """The round of a scope with that key that fits best and is not overdue.
+
+        There may be several: a server may say the same state each time one call is made. One that nobody goes on with
+        just now fits better than others, then one whose latest state this is, then the newest.
+        """
+        rounds, now = reversed(self._of_scope(scope_id)), self.clock()
+        return min(
+            (each for each in rounds if key in each.pending.states and each.pending.due > now),
+            key=lambda each: (each.taken_by is not None, each.pending.latest != key),
+            default=None,
+        )
 
     def _hold(self, waiting: WaitingRound) -> None:
         """Keep its files and its links; what it kept before is let go of only then."""
@@ -347,9 +409,12 @@ class Rounds:
             if link is not None:
                 yield self.credentials.prolong(signature_of(link))
 
-    async def _forget(self, waiting: WaitingRound) -> None:
-        self._index.drop(waiting)
+    def _drop(self, waiting: WaitingRound) -> None:
+        self._waiting.pop(waiting.key, None)
         waiting.let_go()
+
+    async def _forget(self, waiting: WaitingRound) -> None:
+        self._drop(waiting)
         try:
             await self.store.delete(TABLE, waiting.key)
         except StoreUnavailable:
@@ -364,6 +429,19 @@ class Rounds:
         """Remove what its tool has written so far."""
         if waiting.place is not None:
             await self.registry.remove_bytes(waiting.place)
+
+
+def surplus(group: Sequence[WaitingRound], most: int, most_bytes: int) -> Iterator[WaitingRound]:
+    """The rounds of a group to give up, the first to be due first, so that it has no more than ``most``, and these are
+    no larger than ``most_bytes``.
+    """
+    count, size = len(group), sum(each.size for each in group)
+    for each in group:
+        if count <= most and size <= most_bytes:
+            return
+        if each.taken_by is None:
+            count, size = count - 1, size - each.size
+            yield each
 
 
 def _taken() -> LimitReached:

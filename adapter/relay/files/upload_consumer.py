@@ -16,8 +16,7 @@ from typing import Literal, NamedTuple
 from adapter.errors import FileChanged, FileGone
 from adapter.relay.files.attachments import AttachmentStage, HandleRefused
 from adapter.relay.files.file_registry import FileRegistry
-from adapter.relay.files.round_index import ARTIFACT, COPIES, EDITED
-from adapter.relay.files.rounds import DELIVERED, noted_earlier
+from adapter.relay.files.rounds import ARTIFACT, COPIES, DELIVERED, EDITED, noted_earlier
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_offers import UploadOffers
 from adapter.relay.param_headers import ParamHeaders

@@ -400,7 +400,7 @@ async def test_rounds_have_so_many_bytes_and_the_oldest_goes(tmp_path: Path, lim
         assert "error" in await called(one, "write", {"n": 0}, states[0])
         for number in (3, 4):
             assert artifact_of(await called(one, "write", {"n": number}, states[number]))
-        assert repr(one.rounds) == "<Rounds: <RoundIndex: 0 rounds of 0 scopes, 0 bytes>>"
+        assert repr(one.rounds) == "<Rounds: 0 wait, 0 bytes>"
 
 
 async def test_bytes_of_an_earlier_process_count(tmp_path: Path) -> None:
