@@ -8,8 +8,8 @@ from pathlib import Path
 
 from adapter.app.build import App, build
 from adapter.relay.files.rounds import TABLE as ROUNDS
-from adapter.relay.files.scope_cache import TABLE as FILES
 from adapter.relay.files.signed_urls import TABLE as NONCES
+from adapter.relay.files.storage_total import TABLE as FILES
 from adapter.rules.access.principals import Scope, principal_scope
 from adapter.rules.files.file_records import FileRecord
 from adapter.settings.root import Settings

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapter.relay.files.scope_cache import TABLE as FILES
+from adapter.relay.files.storage_total import TABLE as FILES
 from adapter.rules.files.file_records import AREAS, decode
 from tests.commands.running import mcp_adapter
 from tests.e2e.earlier_states.settings import OWN, TOOLS, settings

@@ -16,7 +16,7 @@ from adapter.errors import StoreUnavailable
 from adapter.files.port import CaptureLimit, ContentSource, Measure, SizeAndTime, StagedFile
 from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.file_transactions import NewFile, Spend
-from adapter.relay.files.scope_cache import TABLE
+from adapter.relay.files.storage_total import TABLE
 from adapter.relay.files.upload_batch import FileLimits, UploadBatch
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place

@@ -342,7 +342,7 @@ class SessionsAndFiles:
         own = await self._own_scopes(viewer)
         shown = [self._own(scope_id, records) for scope_id, records in own.items()]
         if viewer.operator:
-            for scope in await self.registry.cleanup.first_scopes(MOST_SCOPES):
+            for scope in await self.registry.first_scopes(MOST_SCOPES):
                 if scope.id not in own:
                     records = await self._records(scope.id)
                     shown.append({**self._totals(scope.id, records), "own": False, "files": []})

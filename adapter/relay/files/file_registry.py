@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from itertools import count
 from typing import TypeAlias
 
@@ -19,14 +20,13 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import AdapterError, FileChanged, FileGone, StorageFailed, StorageFull, StoreUnavailable
 from adapter.files.port import FileStore, OpenFile, StagedFile
 from adapter.relay.background import run_to_completion
-from adapter.relay.files.file_index import FileIndex, StagedBytes
 from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, NewFile
-from adapter.relay.files.scope_cache import TABLE, ScopeCache
-from adapter.relay.files.storage_total import RENEWAL, FileCleanup, ReplicaLeases, StorageTotal
+from adapter.relay.files.scope_cache import ScopeCache, ScopeFiles
+from adapter.relay.files.storage_total import LEASE, RENEWAL, TABLE, ReplicaLeases, StorageTotal
 from adapter.relay.files.upload_batch import FileLimits, UploadBatch, UploadQueue
 from adapter.rules.access.principals import Scope
-from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_key
-from adapter.state.port import Store
+from adapter.rules.files.file_records import FileKind, FileRecord, Place, record_in, record_key
+from adapter.state.port import Row, Store, every_row
 from adapter.wire.signed_urls import parse_artifact
 
 Records: TypeAlias = list[FileRecord]
@@ -42,6 +42,10 @@ SOON = 3 * RENEWAL
 cleanup of another one goes by that time."""
 
 
+PAGES = 20
+"""Pages of rows that are looked through in one round for scopes that are gone."""
+
+
 class FileRegistry(FileTransactions):
     """The files of all scopes. ``clock`` gives Unix time in seconds, ``now`` seconds that never go back."""
 
@@ -54,13 +58,15 @@ class FileRegistry(FileTransactions):
         log: FilteringBoundLogger,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        replica = secrets.token_hex(8)
-        leases = ReplicaLeases(store, replica, now)
+        storage = StorageTotal(limits.quota, ReplicaLeases(store, secrets.token_hex(8), now))
         ttls = {FileKind.UPLOAD: limits.uploads.ttl_seconds, FileKind.ARTIFACT: limits.artifact_ttl}
-        index = FileIndex(limits.quota, ttls, clock, leases.is_dead)
-        cache = ScopeCache(store, files, index, replica, log, self._tell_gone)
-        super().__init__(cache, StorageTotal(index, leases))
-        self.cleanup = FileCleanup(cache)
+        cache = ScopeCache(store, files, storage, ttls, clock, log, self._tell_gone)
+        super().__init__(cache)
+        self.know, self.expires_at, self.write_last_access = (
+            cache.know,
+            cache.expires_at,
+            cache.write_last_access,
+        )
         self._limits = limits
         self.changed: set[str] = set()
         """The keys of files of which it was found that something else has changed them."""
@@ -70,10 +76,12 @@ class FileRegistry(FileTransactions):
         self._tending: asyncio.Task[None] | None = None
         self._queue = UploadQueue(limits.quota.scope_bytes, limits.uploads.stall_timeout_seconds)
         self._batches: set[UploadBatch] = set()
-        self._clock = clock
+        self.claims: list[Callable[[Place], Awaitable[bool]]] = []
+        """Asked for a place that no record of a file knows."""
+        self._looked_at = ""
 
     def __repr__(self) -> str:
-        return f"<FileRegistry: {self.index!r}>"
+        return f"<FileRegistry: {self.cache!r}>"
 
     def watch(self, evicted: Callable[[FileRecord], None], waited: Callable[[float, bool], None]) -> None:
         """Tell of each file that goes to make room, and of the seconds that each upload waited, True if it came in."""
@@ -82,16 +90,16 @@ class FileRegistry(FileTransactions):
     @property
     def files(self) -> int:
         """The number of files that are known here."""
-        return self.index.files
+        return sum(len(scope.records) for scope in self.cache.scopes.values())
 
     @property
     def total(self) -> int:
         """Bytes of all files that are known here."""
-        return self.index.total
+        return sum(scope.size for scope in self.cache.scopes.values())
 
     def used(self, scope_id: str) -> int:
         """Bytes of the files that the scope holds, as they are known here: ``list`` and ``find`` come first."""
-        scope = self.index.scopes.get(scope_id)
+        scope = self.cache.scopes.get(scope_id)
         return 0 if scope is None else scope.size
 
     # --- start and stop ---------------------------------------------------------------------------------------
@@ -142,23 +150,18 @@ class FileRegistry(FileTransactions):
 
     # --- finding and using ------------------------------------------------------------------------------------
 
-    async def know(self, scope_id: str) -> None:
-        """Read the files of a scope, unless they are known. Raises StoreUnavailable, StorageFailed."""
-        if not self.index.is_fresh(scope_id):
-            await self.cache.know(scope_id)
-
     async def find(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
         """The scope's file of that id, used now; None for one that expired, was evicted or never was.
 
         Raises StoreUnavailable, StorageFailed.
         """
-        await self.know(scope_id)
+        key = record_key(scope_id, kind, file_id)
+        record = (await self.know(scope_id)).records.get(key)
         if self.cache.is_shared:
-            record = await self._found_elsewhere(scope_id, kind, file_id)
-        else:
-            record = self.index.find(scope_id, kind, file_id)
-        if record is not None:
-            self.index.touch(record)
+            record = await self._found_elsewhere(scope_id, key, record)
+        if record is None or self.cache.is_over(record):
+            return None
+        self.cache.touch(record)
         return record
 
     async def find_artifact(self, scope_id: str, uri: str, scheme: str) -> FileRecord | None:
@@ -169,31 +172,28 @@ class FileRegistry(FileTransactions):
         record = await self.find(scope_id, FileKind.ARTIFACT, handle.id)
         return record if record is not None and record.filename == handle.name else None
 
-    async def _found_elsewhere(self, scope_id: str, kind: FileKind, file_id: str) -> FileRecord | None:
+    async def _found_elsewhere(self, scope_id: str, key: str, record: FileRecord | None) -> FileRecord | None:
         """Find a file that another replica may have used since, and let its cleanup know that it is used here."""
-        key = record_key(scope_id, kind, file_id)
-        record = self.index.get(key)
         if record is None:
             # The word of a replica that has just made it may still be on its way, and its client is here already.
             self.cache.doubt(scope_id)
-            await self.know(scope_id)
-            if (record := self.index.get(key)) is None:
+            if (record := (await self.know(scope_id)).records.get(key)) is None:
                 return None
         due = self.expires_at(record)
-        if due is None or due - self._clock() > SOON:
+        if due is None or due - self.cache.clock() > SOON:
             return record
-        if self.index.is_over(record):
-            await self.read_again(scope_id)
-            if (record := self.index.find(scope_id, kind, file_id)) is None:
+        if self.cache.is_over(record):
+            record = (await self.read_again(scope_id)).records.get(key)
+            if record is None or self.cache.is_over(record):
                 return None
-        self.index.touch(record)
+        self.cache.touch(record)
         await self.write_last_access()
         return record
 
-    async def read_again(self, scope_id: str) -> None:
+    async def read_again(self, scope_id: str) -> ScopeFiles:
         """Read the files of a scope though they are known, with what waits for them. Raises StoreUnavailable."""
         async with self.cache.lock(scope_id):
-            await self.cache.read(scope_id)
+            return await self.cache.read(scope_id)
 
     async def list(self, scope_id: str, kind: FileKind) -> Records:
         """The records of a kind that the scope holds, oldest first. None of them counts as used.
@@ -202,16 +202,17 @@ class FileRegistry(FileTransactions):
         """
         if self.cache.is_shared:
             self.cache.doubt(scope_id)
-        await self.know(scope_id)
-        if self.cache.is_shared and any(map(self.index.is_over, self.index.all_of(scope_id))):
-            await self.read_again(scope_id)
-        return sorted(self.index.alive(scope_id, kind), key=lambda record: record.created)
+        scope, is_over = await self.know(scope_id), self.cache.is_over
+        if self.cache.is_shared and any(map(is_over, scope.records.values())):
+            scope = await self.read_again(scope_id)
+        found = (each for each in scope.records.values() if each.kind is kind and not is_over(each))
+        return sorted(found, key=lambda record: record.created)
 
     async def read(self, record: FileRecord) -> OpenFile:
         """Open a file, used now. Raises FileGone, FileChanged, StorageFailed; the record of one that is gone is
         dropped."""
         await self._check_known(record)
-        self.index.touch(record)
+        self.cache.touch(record)
         content = record.content
         opened = await self.cache.files.open_file(record.place, (content.size, content.modified))
         if opened is None:
@@ -237,8 +238,7 @@ class FileRegistry(FileTransactions):
             raise await self._unfit(record)
 
     async def _check_known(self, record: FileRecord) -> None:
-        await self.know(record.scope)
-        if self.index.get(record.key) is None:
+        if record.key not in (await self.know(record.scope)).records:
             raise FileGone()
 
     async def _unfit(self, record: FileRecord) -> AdapterError:
@@ -250,7 +250,7 @@ class FileRegistry(FileTransactions):
             return FileGone()
         if record.key not in self.changed:
             self.changed.add(record.key)
-            self.index.keep(record, CHANGED_KEPT)
+            self.cache.keep(record, CHANGED_KEPT)
             self.log.warning(
                 "a stored file was changed by something other than the adapter; it is given to nobody, and kept for a "
                 "day if there is room",
@@ -262,12 +262,8 @@ class FileRegistry(FileTransactions):
     async def keep(self, records: Records, seconds: float) -> None:
         """Let files live for so many seconds from now at least. Raises StoreUnavailable."""
         for record in records:
-            self.index.keep(record, seconds)
+            self.cache.keep(record, seconds)
         await self.write_last_access()
-
-    def expires_at(self, record: FileRecord) -> float | None:
-        """When the file expires if nobody uses it again, in Unix seconds; None: with its scope."""
-        return self.index.expires_at(record)
 
     # --- in ---------------------------------------------------------------------------------------------------
 
@@ -298,13 +294,13 @@ class FileRegistry(FileTransactions):
         ``staging`` None: the file is at ``place`` already. On any failure it is removed, unless the store failed too so
         that its row stays. Raises QuotaReached, StorageFull, StorageFailed, StoreUnavailable.
         """
-        record = file.record(scope, place, self._clock())
-        staged = StagedBytes(self.index, scope.id)
+        record = file.record(scope, place, self.cache.clock())
+        staged = self.storage.stage()
         try:
             try:
                 staged.grow(file.measure.size)
             except StorageFull:
-                if not await self.has_room(file.measure.size):
+                if not await self.storage.has_room(file.measure.size):
                     await self.expire()
                     await self.make_room(scope.id, FileKind.ARTIFACT, file.measure.size, 0)
                 staged.grow(file.measure.size)
@@ -312,7 +308,7 @@ class FileRegistry(FileTransactions):
         except BaseException:
             if staging is not None:
                 await run_to_completion(staging.discard())
-            elif self.index.get(record.key) is None:
+            elif self.cache.get(record.key) is None:
                 await run_to_completion(self.remove_bytes(place))
             raise
         finally:
@@ -357,21 +353,81 @@ class FileRegistry(FileTransactions):
         """
         await self.expire()
         if gone is not None:
-            await self.cleanup.drop_gone(gone, self.drop_scope)
+            await self._drop_gone(gone)
         if self._limits.sweep_grace is not None:
-            await self.cleanup.sweep(self._limits.sweep_grace)
-
-    async def write_last_access(self) -> None:
-        """Write down when files were last used. Raises StoreUnavailable."""
-        used = self.index.take_used()
-        dues = {key: due for key, record in used.items() if (due := self.expires_at(record)) is not None}
-        try:
-            await self.cache.store.touch(TABLE, dues)
-        except BaseException:
-            self.index.give_used(used)
-            raise
+            await self._sweep(self._limits.sweep_grace)
 
     async def tend(self) -> None:
         """Do at once what a replica does again and again for the others. Raises StoreUnavailable, StorageFailed."""
         for word in self._words():
             await word()
+
+    # --- what nobody uses -------------------------------------------------------------------------------------
+
+    async def _drop_gone(self, gone: Callable[[Scope], Awaitable[bool]]) -> None:
+        """Remove the files of scopes that are ``gone``: so many pages of rows each time, and the next ones then.
+
+        Raises StoreUnavailable.
+        """
+        for _ in range(PAGES):
+            rows = await self.cache.store.scan(TABLE, after=self._looked_at)
+            for scope in _owners(rows):
+                if await gone(scope):
+                    await self.drop_scope(scope.id)
+            self._looked_at = rows[-1].key if rows else ""
+            if not rows:
+                break
+        if self.cache.is_shared:
+            await self.cache.forget_empty_heads()
+
+    async def first_scopes(self, most: int) -> Sequence[Scope]:
+        """Scopes that hold anything, at most so many. Raises StoreUnavailable."""
+        found: dict[str, Scope] = {}
+        after = ""
+        while len(found) < most and (rows := await self.cache.store.scan(TABLE, after=after)):
+            found |= {scope.id: scope for scope in _owners(rows)}
+            # Behind all rows of the last scope.
+            after = f"{rows[-1].key.partition('/')[0]}0"
+        return list(found.values())[:most]
+
+    async def _sweep(self, grace: float) -> None:
+        """Remove files that no record knows, and that have not changed for ``grace`` seconds. Raises StorageFailed,
+        StoreUnavailable.
+        """
+        before = self.cache.clock() - grace
+        if self.cache.is_shared:
+            # By the clock that tells how old files are; and what others are writing is renewed within a lease.
+            before = await self.cache.files.renew() - max(grace, LEASE)
+        swept = await self.cache.files.sweep(partial(self._is_known, {}), before)
+        if swept:
+            self.log.info("removed files that no record knows", files=swept)
+
+    async def _is_known(self, read: dict[str, dict[str, bytes]], place: Place) -> bool:
+        """Tell whether a record, or else a claim, knows a place. ``read`` has the rows of the last scope that was asked
+        for."""
+        # A file that comes or goes just now has bytes without a row: the next sweep will see.
+        key = record_key(place.scope, place.kind, place.id)
+        known = self.cache.get(key)
+        if self.cache.is_changing(place.scope) or (known is not None and known.place == place):
+            return True
+        if place.scope not in read:  # one scope's files are asked for one after another
+            read.clear()
+            rows = every_row(self.cache.store, TABLE, place.scope)
+            read[place.scope] = {row.key: row.value async for row in rows}
+        value = read[place.scope].get(key)
+        if value is not None and ((record := record_in(value)) is None or record.place == place):
+            return True  # also by a row of another version: its file is somebody's
+        for claim in self.claims:
+            if await claim(place):
+                return True
+        return False
+
+
+def _owners(rows: list[Row]) -> list[Scope]:
+    """The scopes to which these rows belong."""
+    found: dict[str, Scope] = {}
+    for row in rows:
+        scope_id = row.key.partition("/")[0]
+        if scope_id not in found and (record := record_in(row.value)) is not None:
+            found[scope_id] = Scope(scope_id, record.owner)
+    return list(found.values())

@@ -22,9 +22,8 @@ from typing import NamedTuple, TypeVar
 from adapter.errors import AdapterError, FileGone, StorageFailed, StoreUnavailable
 from adapter.files.port import Measure, StagedFile
 from adapter.relay.background import nothing, run_to_completion
-from adapter.relay.files.file_index import ScopeFiles, StagedBytes
-from adapter.relay.files.scope_cache import ScopeCache
-from adapter.relay.files.storage_total import StorageTotal
+from adapter.relay.files.scope_cache import ScopeCache, ScopeFiles
+from adapter.relay.files.storage_total import StagedBytes
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileContent, FileKind, FileRecord, Place
 from adapter.rules.files.media_types import media_type
@@ -107,9 +106,9 @@ class FileTransactions:
     on_evicted: Callable[[FileRecord], None]
     """Is told of each file that goes to make room."""
 
-    def __init__(self, cache: ScopeCache, storage: StorageTotal) -> None:
-        self.cache, self.storage, self.on_evicted = cache, storage, nothing
-        self.index, self.log = cache.index, cache.log
+    def __init__(self, cache: ScopeCache) -> None:
+        self.cache, self.on_evicted = cache, nothing
+        self.storage, self.log = cache.storage, cache.log
 
     # --- in ---------------------------------------------------------------------------------------------------
 
@@ -183,19 +182,20 @@ class FileTransactions:
         staged: StagedBytes | None = None,
     ) -> None:
         """Hold some files no longer and others from now on. What goes takes its room until its bytes are gone."""
-        came = self.index.now  # as the rows have it
-        hidden = [(record, self.index.hide(record)) for record in going]
+        came = self.cache.clock()  # as the rows have it
+        hidden = [(record, self.cache.hide(scope, record)) for record in going]
         leaving = sum(record.content.size for record in going)
-        self.index.leaving += leaving
+        self.storage.leaving += leaving
         try:
             await self.cache.commit(scope, coming, going)
         except BaseException:
-            self.index.leaving -= leaving
+            self.storage.leaving -= leaving
             for record, last_access in hidden:
-                self.index.show(record, last_access)
+                self.cache.show(scope, record, last_access)
             raise
         for record in coming:
-            self.index.add(record, came)
+            self.storage.charge(record.content.size)
+            self.cache.show(scope, record, came)
         if staged is not None:
             staged.shrink(sum(record.content.size for record in coming))
         if going:
@@ -209,8 +209,8 @@ class FileTransactions:
                 self.cache.on_gone(record)
             await self.remove_bytes(*(record.place for record in some))
             size = sum(record.content.size for record in some)
-            self.index.leaving -= size
-            self.index.charge(-size)
+            self.storage.leaving -= size
+            self.storage.charge(-size)
 
     async def remove_bytes(self, *places: Place) -> None:
         """Remove bytes that no row knows; where the disk refuses, the sweep is left to try again."""
@@ -229,15 +229,15 @@ class FileTransactions:
         self, scope_id: str, kind: FileKind, new: Sequence[int], staged: int
     ) -> list[FileRecord]:
         """The files that go for new ones of these sizes. The caller has the lock of the scope."""
-        index = self.index
-        if index.lacking(sum(new), staged) > 0:
-            await self.storage.refresh()
+        storage = self.storage
+        if storage.lacking(sum(new), staged) > 0:
+            await storage.refresh()
         found: list[FileRecord] = []
         # Where some would go, again: others may have used them since, or have begun to.
         for look in (self.cache.confirm, self.cache.read):
             scope = await look(scope_id)
-            lacking = index.lacking(sum(new), staged)
-            found = scope.room_for(index.limits, kind, new, lacking, index.spared(scope_id))
+            lacking = storage.lacking(sum(new), staged)
+            found = scope.room_for(storage.limits, kind, new, lacking, self.cache.spared(scope))
             if not found or not self.cache.is_shared:
                 break
         return found
@@ -260,12 +260,6 @@ class FileTransactions:
             except StoreUnavailable:
                 self.log.warning("a credential stays spent, because the state store failed")
 
-    async def has_room(self, size: int) -> bool:
-        """Learn what other replicas have left. True if there is room for so many bytes now. Raises
-        StoreUnavailable."""
-        await self.storage.refresh()
-        return self.index.lacking(size) <= 0
-
     # --- out --------------------------------------------------------------------------------------------------
 
     async def put_out(self, scope_id: str, choose: Choice) -> None:
@@ -282,8 +276,7 @@ class FileTransactions:
             await run_to_completion(self._put_out_over(scope_id))
 
     async def _put_out_over(self, scope_id: str) -> None:
-        await self.cache.confirm(scope_id)
-        is_over, over = self.index.is_over, self.index.over(scope_id)
+        is_over, over = self.cache.is_over, self.cache.over(await self.cache.confirm(scope_id))
         if over and self.cache.is_shared:
             await self.cache.read(scope_id)  # others may have used them since
         if over:
@@ -326,9 +319,9 @@ class FileTransactions:
 
         if not self.cache.is_empty(scope_id):
             await self._put_out(scope_id, everything)
-            scope = self.index.scopes.get(scope_id)
-            if scope is not None and self.index.is_idle(scope):
-                self.index.scopes.pop(scope_id)
+            scope = self.cache.scopes.get(scope_id)
+            if scope is not None and self.cache.is_idle(scope):
+                self.cache.scopes.pop(scope_id)
         try:
             await self.cache.files.remove_scope(scope_id)
         except StorageFailed as error:
@@ -350,11 +343,10 @@ class FileTransactions:
     async def hold(self, record: FileRecord) -> Release:
         """Keep a file from eviction and expiry, in all replicas, until the function returned is called. Raises
         FileGone, StoreUnavailable."""
-        await self.cache.know(record.scope)
-        release = self.index.hold(record)
+        scope = await self.cache.know(record.scope)
+        release = self.cache.hold(record)
         if not self.cache.is_shared:
             return release
-        scope = self.index.open_scope(record.scope)
         if record.key not in scope.announced or not self.storage.leases.is_current:
             try:
                 await run_to_completion(self._announce(scope.id, record))
@@ -373,7 +365,7 @@ class FileTransactions:
 
         Raises StoreUnavailable, StorageFailed.
         """
-        for scope in list(self.index.scopes.values()):
+        for scope in list(self.cache.scopes.values()):
             scope.lingering.clear()
             if scope.doubts:
                 await self.cache.know(scope.id)

@@ -146,7 +146,7 @@ class Rounds:
         # Where none is left and nobody else writes any, no scope needs to be looked at for some.
         self._any = self.store.shared or bool(await self.store.scan(TABLE, limit=1))
         self.registry.cache.on_read.append(self.read)
-        self.registry.cleanup.claims.append(self.claims)
+        self.registry.claims.append(self.claims)
 
     async def read(self, scope_id: str) -> None:
         """Know the rounds of a scope as they are now, and hold its files for them. Raises StoreUnavailable."""
@@ -403,9 +403,9 @@ class Rounds:
 
     def _holds(self, waiting: WaitingRound) -> Iterator[Callable[[], None]]:
         for key, link in waiting.pending.notes.get(DELIVERED, {}).items():
-            if (record := self.registry.index.get(key)) is None:
+            if (record := self.registry.cache.get(key)) is None:
                 continue
-            yield self.registry.index.hold(record)
+            yield self.registry.cache.hold(record)
             if link is not None:
                 yield self.credentials.prolong(signature_of(link))
 

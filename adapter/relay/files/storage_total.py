@@ -1,5 +1,4 @@
-"""The sum of all files, which ``storage.max_size`` limits, with the leases of the replicas that share them; and the
-cleanup that makes room: files that expired, files of scopes that are gone, and bytes that no record knows.
+"""The sum of all files, which ``storage.max_size`` limits, with the leases of the replicas that share them.
 
 One process counts all files at its start, and goes on from there. Where replicas share the store each counts them again
 every few seconds, so the limit may be passed by what other replicas take in meanwhile.
@@ -11,18 +10,16 @@ takes it for ended when the row is gone, or has not changed for the length of a 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.files.file_index import FileIndex
-from adapter.relay.files.scope_cache import TABLE, ScopeCache
-from adapter.relay.files.scope_cache import TABLE as FILES
-from adapter.rules.access.principals import Scope
 from adapter.rules.access.replicas import Sightings
-from adapter.rules.files.file_records import FileRecord, Place, decode, record_key, size_in
+from adapter.rules.files.file_records import size_in
+from adapter.rules.files.quota import Limits
 from adapter.state.port import Conflict, Row, Store, every_row, store_only
+
+TABLE = "files"
 
 LEASES = "file_replicas"
 GROUP = "storage"
@@ -50,7 +47,7 @@ class ReplicaLeases:
     """The lease of this replica, called ``replica``, and those of the others. ``now`` never goes back, in seconds."""
 
     def __init__(self, store: Store, replica: str, now: Callable[[], float]) -> None:
-        self.store, self.now = store, now
+        self.store, self.replica, self.now = store, replica, now
         self._key = f"{GROUP}/{replica}"
         self._renewed = float("-inf")
         self._sightings = Sightings[Row](LOOKS, LEASE)
@@ -114,13 +111,39 @@ class ReplicaLeases:
                     await self.store.delete(LEASES, key, expected=seen.found.version)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class StorageTotal:
-    """Keeps ``index.spare``, what all files together leave."""
+    """The sum of all files, whether their scopes are known here or not.
 
-    index: FileIndex
+    ``spare`` is what may still come to all scopes together, in bytes, None for any amount; of that ``staged`` are on
+    their way. ``leaving`` are those of files whose rows are gone and whose bytes are not.
+    """
+
+    limits: Limits
     leases: ReplicaLeases
+    staged: int = field(default=0, init=False)
+    leaving: int = field(default=0, init=False)
     _count_at: float = field(default=float("-inf"), init=False)
+
+    def __post_init__(self) -> None:
+        self.spare = self.limits.total_bytes
+
+    def __repr__(self) -> str:
+        return f"<StorageTotal: {self.spare} bytes spare, {self.staged} more staged, {self.leaving} leaving>"
+
+    def lacking(self, size: int, staged: int = 0) -> int:
+        """Bytes that all files together leave too few for ``size`` more, ``staged`` of which are staged already; 0 or
+        less if there is room."""
+        return 0 if self.spare is None else self.staged - staged + size - self.spare
+
+    def stage(self) -> StagedBytes:
+        """A newcomer, of which nothing has come yet."""
+        return StagedBytes(self)
+
+    def charge(self, size: int) -> None:
+        """Count bytes that have come, or have gone if there are less than none."""
+        if self.spare is not None:
+            self.spare -= size
 
     async def open(self) -> None:
         """Find out what is left. Raises StoreUnavailable."""
@@ -133,6 +156,11 @@ class StorageTotal:
         """Let the others know that this replica ends. Raises StoreUnavailable."""
         if self.leases.store.shared:
             await self.leases.end()
+
+    async def has_room(self, size: int) -> bool:
+        """Learn what other replicas have left. True if there is room for so many bytes now."""
+        await self.refresh()
+        return self.lacking(size) <= 0
 
     async def refresh(self) -> None:
         """Learn what other replicas have changed, unless that was done a moment ago, or the store is away."""
@@ -152,110 +180,35 @@ class StorageTotal:
         await self.refresh()
 
     async def _count(self) -> None:
-        limit = self.index.limits.total_bytes
-        if limit is None or self.index.spare is None:
+        limit = self.limits.total_bytes
+        if limit is None or self.spare is None:
             return
-        began, before, found = self.leases.now(), self.index.spare, 0
+        began, before, found = self.leases.now(), self.spare, 0
         self._count_at = began + COUNT_EVERY  # so that nobody else counts meanwhile
-        async for row in every_row(self.leases.store, FILES):
+        async for row in every_row(self.leases.store, TABLE):
             found += size_in(row.value)
         # What came here meanwhile may be in it or not, and counts twice until the next time. What leaves has no row
         # any more, and counts until its bytes are gone.
-        came = max(0, before - self.index.spare)
-        self.index.spare = limit - found - came - self.index.leaving
+        came = max(0, before - self.spare)
+        self.spare = limit - found - came - self.leaving
         self._count_at = began + max(COUNT_EVERY, (self.leases.now() - began) / COUNT_SHARE)
 
 
-PAGES = 20
-"""Pages of rows that are looked through in one round for scopes that are gone."""
+@dataclass(eq=False, slots=True)
+class StagedBytes:
+    """Bytes of one newcomer that are on disk before it is found. ``size`` of them are counted."""
 
-Gone = Callable[[Scope], Awaitable[bool]]
-DropScope = Callable[[str], Awaitable[None]]
+    storage: StorageTotal
+    size: int = field(default=0, init=False)
 
+    def grow(self, size: int) -> None:
+        """Raises StorageFull, counting nothing."""
+        if size and self.storage.lacking(size) > 0:
+            raise self.storage.limits.storage_full
+        self.storage.staged += size
+        self.size += size
 
-@dataclass(eq=False, repr=False, slots=True)
-class FileCleanup:
-    """Finds what is to go. ``drop_scope`` removes all files of a scope."""
-
-    cache: ScopeCache
-    claims: list[Callable[[Place], Awaitable[bool]]] = field(default_factory=list, init=False)
-    """Asked for a place that no record of a file knows."""
-    _looked_at: str = field(default="", init=False)
-
-    # --- scopes -----------------------------------------------------------------------------------------------
-
-    async def drop_gone(self, gone: Gone, drop_scope: DropScope) -> None:
-        """Remove the files of scopes that are ``gone``: so many pages of rows each time, and the next ones then.
-
-        Raises StoreUnavailable.
-        """
-        for _ in range(PAGES):
-            rows = await self.cache.store.scan(TABLE, after=self._looked_at)
-            for scope in _owners(rows):
-                if await gone(scope):
-                    await drop_scope(scope.id)
-            self._looked_at = rows[-1].key if rows else ""
-            if not rows:
-                break
-        if self.cache.store.shared:
-            await self.cache.forget_empty_heads()
-
-    async def first_scopes(self, most: int) -> list[Scope]:
-        """Scopes that hold anything, at most so many. Raises StoreUnavailable."""
-        found: dict[str, Scope] = {}
-        after = ""
-        while len(found) < most and (rows := await self.cache.store.scan(TABLE, after=after)):
-            found |= {scope.id: scope for scope in _owners(rows)}
-            # Behind all rows of the last scope.
-            after = f"{rows[-1].key.partition('/')[0]}0"
-        return list(found.values())[:most]
-
-    # --- the sweep --------------------------------------------------------------------------------------------
-
-    async def sweep(self, grace: float) -> None:
-        """Remove files that no record knows, and that have not changed for ``grace`` seconds. Raises StorageFailed,
-        StoreUnavailable.
-        """
-        before = self.cache.index.now - grace
-        if self.cache.store.shared:
-            # By the clock that tells how old files are; and what others are writing is renewed within a lease.
-            before = await self.cache.files.renew() - max(grace, LEASE)
-        swept = await self.cache.files.sweep(partial(self._is_known, {}), before)
-        if swept:
-            self.cache.log.info("removed files that no record knows", files=swept)
-
-    async def _is_known(self, read: dict[str, dict[str, bytes]], place: Place) -> bool:
-        """Tell whether a record, or else a claim, knows a place. ``read`` has the rows of the last scope that was asked
-        for."""
-        # A file that comes or goes just now has bytes without a row: the next sweep will see.
-        if self.cache.is_changing(place.scope) or self.cache.index.knows(place):
-            return True
-        if place.scope not in read:  # one scope's files are asked for one after another
-            read.clear()
-            rows = every_row(self.cache.store, TABLE, place.scope)
-            read[place.scope] = {row.key: row.value async for row in rows}
-        value = read[place.scope].get(record_key(place.scope, place.kind, place.id))
-        if value is not None and ((record := _decoded(value)) is None or record.place == place):
-            return True  # also by a row of another version: its file is somebody's
-        for claim in self.claims:
-            if await claim(place):
-                return True
-        return False
-
-
-def _owners(rows: list[Row]) -> list[Scope]:
-    """The scopes to which these rows belong."""
-    found: dict[str, Scope] = {}
-    for row in rows:
-        scope_id = row.key.partition("/")[0]
-        if scope_id not in found and (record := _decoded(row.value)) is not None:
-            found[scope_id] = Scope(scope_id, record.owner)
-    return list(found.values())
-
-
-def _decoded(value: bytes) -> FileRecord | None:
-    """The record of a row, None for one that this version cannot read."""
-    try:
-        return decode(value)
-    except ValueError:
-        return None
+    def shrink(self, size: int) -> None:
+        """These bytes are gone, or counted as those of a file."""
+        self.storage.staged -= size
+        self.size -= size

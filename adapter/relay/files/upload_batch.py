@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from adapter.errors import FileTooLarge, QuotaReached, SessionUnknown, StorageFull, UploadRefused
 from adapter.files.port import ContentSource, StagedFile
 from adapter.relay.background import nothing, run_to_completion
-from adapter.relay.files.file_index import StagedBytes
 from adapter.relay.files.file_transactions import FileTransactions, IncomingFile, NewFile, Spend
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
@@ -143,7 +142,7 @@ class UploadBatch:
     leave: Callable[[], None]
 
     def __post_init__(self) -> None:
-        self.staged = StagedBytes(self.transactions.index, self.scope.id)
+        self.staged = self.transactions.storage.stage()
         self._arrived: list[IncomingFile] = []
         self._coming: tuple[str, str | None, StagedFile] | None = None
         self._size = 0
@@ -224,7 +223,7 @@ class UploadBatch:
         """Make room for more bytes if all files together leave none: learn what other replicas have removed, remove
         expired files, then others of the scope itself.
         """
-        if await self.transactions.has_room(more):
+        if await self.transactions.storage.has_room(more):
             return
         await self.transactions.expire()
         if self.announced is None:
@@ -232,7 +231,7 @@ class UploadBatch:
         batch_bytes = self.limits.quota.scope_bytes
         whole = self.announced if batch_bytes is None else min(self.announced, batch_bytes)
         with contextlib.suppress(QuotaReached, StorageFull):
-            await self.transactions.make_room(self.staged.scope_id, FileKind.UPLOAD, whole, self.staged.size)
+            await self.transactions.make_room(self.scope.id, FileKind.UPLOAD, whole, self.staged.size)
 
     def _check_size(self, more: int) -> None:
         limits, most = self.limits, self.limits.uploads.max_file_bytes
@@ -257,7 +256,7 @@ class UploadBatch:
         measure = await staging.finish()
         place = Place(FileKind.UPLOAD, self.scope.id, secrets.token_hex(16), stored_name(filename))
         file = NewFile(self.server, filename, measure, declared_type, batch=self.name)
-        record = file.record(self.scope, place, self.transactions.index.clock())
+        record = file.record(self.scope, place, self.transactions.cache.clock())
         self._arrived.append(IncomingFile(record, staging))
         self._coming = None
 
@@ -299,7 +298,7 @@ class UploadBatch:
 
     def cut_off(self, scope_id: str) -> None:
         """A scope has ended: nothing comes into it any more."""
-        self._cut_off = self._cut_off or scope_id == self.staged.scope_id
+        self._cut_off = self._cut_off or scope_id == self.scope.id
 
     async def discard(self) -> None:
         """Remove what was not kept. Harmless after ``keep`` and when done twice."""

@@ -139,6 +139,14 @@ def decode(data: bytes) -> FileRecord:
         raise ValueError("not a file record") from error
 
 
+def record_in(data: bytes) -> FileRecord | None:
+    """The record out of a row's value, None where this version cannot read it."""
+    try:
+        return decode(data)
+    except ValueError:
+        return None
+
+
 def size_in(data: bytes) -> int:
     """The size in a row's value, in bytes; 0 if this version cannot read it."""
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import QuotaReached, StorageFailed, StorageFull, StoreUnavailable
 from adapter.relay.files.file_transactions import REMOVED_AT_ONCE
-from adapter.relay.files.scope_cache import TABLE
+from adapter.relay.files.storage_total import TABLE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import FileKind, FileRecord, Place
 from tests.relay.filing import ALICE, BOB, Filing, replicas, view

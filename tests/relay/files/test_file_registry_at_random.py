@@ -9,8 +9,7 @@ import random
 import pytest
 
 from adapter.errors import AdapterError, StorageFailed, StorageFull, StoreUnavailable
-from adapter.relay.files.scope_cache import TABLE
-from adapter.relay.files.storage_total import COUNT_EVERY, RENEWAL
+from adapter.relay.files.storage_total import COUNT_EVERY, RENEWAL, TABLE
 from adapter.rules.access.principals import Scope, session_scope
 from adapter.rules.files.file_records import FileKind, FileRecord, decode
 from tests.relay.filing import ALICE, BOB, Filing, all_open, replicas, view

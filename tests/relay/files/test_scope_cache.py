@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.files.scope_cache import EMPTY_KEPT, ENDED_KEPT, HEADS, TABLE
+from adapter.relay.files.scope_cache import EMPTY_KEPT, ENDED_KEPT, HEADS
+from adapter.relay.files.storage_total import TABLE
 from adapter.rules.access.principals import Scope
 from adapter.rules.files.file_records import decode_head
 from adapter.state.port import Row

@@ -8,9 +8,7 @@ import pytest
 from structlog import get_logger
 
 from adapter.errors import StorageFull, StoreUnavailable
-from adapter.relay.files.file_index import FileIndex, StagedBytes
-from adapter.relay.files.scope_cache import TABLE as FILES
-from adapter.relay.files.storage_total import COUNT_EVERY, LEASES, RENEWAL, ReplicaLeases, StorageTotal
+from adapter.relay.files.storage_total import COUNT_EVERY, LEASES, RENEWAL, TABLE, ReplicaLeases, StorageTotal
 from adapter.rules.access.principals import session_scope
 from adapter.rules.files.file_records import size_in
 from adapter.rules.files.quota import Limits
@@ -25,7 +23,7 @@ CAROL = session_scope(b"secret", "c" * 64)
 
 
 async def bytes_held(filing: Filing) -> int:
-    return sum(size_in(row.value) for row in await filing.store.scan(FILES))
+    return sum(size_in(row.value) for row in await filing.store.scan(TABLE))
 
 
 async def count_again(*some: Filing) -> None:
@@ -124,7 +122,7 @@ async def test_what_comes_while_files_are_counted_counts() -> None:
 
         async def come(table: str, key: str) -> None:
             nonlocal came
-            if (table, key) == (FILES, "") and not came:
+            if (table, key) == (TABLE, "") and not came:
                 came = True
                 await one.upload(b"x" * 4000, scope=BOB)
 
@@ -171,7 +169,7 @@ async def test_replica_that_goes_on_in_memory_takes_nobody_for_ended() -> None:
     store = FallbackStore(inner, get_logger(), retry=3600.0)
     stores: list[Store] = [store, shared.replica()]
     leases = [ReplicaLeases(each, name, now) for each, name in zip(stores, ("one", "other"), strict=True)]
-    one, other = (StorageTotal(FileIndex(Limits(), {}, now, lease.is_dead), lease) for lease in leases)
+    one, other = (StorageTotal(Limits(), lease) for lease in leases)
     await other.open()
     await one.open()
     inner.down = True
@@ -187,17 +185,16 @@ async def test_replica_that_goes_on_in_memory_takes_nobody_for_ended() -> None:
 
 def test_staged_bytes_share_the_limit_with_all_files() -> None:
     """What was refused is not counted; without a limit nothing is refused."""
-    now = Clock()
-    index = FileIndex(Limits(total_bytes=100), {}, now, lambda _: False)
-    index.charge(50)
-    one, two = StagedBytes(index, ALICE.id), StagedBytes(index, BOB.id)
+    total = Filing(total_bytes=100).registry.storage
+    total.charge(50)
+    one, two = total.stage(), total.stage()
     one.grow(30)
     with pytest.raises(StorageFull, match=r"storage\.max_size is 100 bytes"):
         two.grow(21)
-    assert (two.size, index.staged, index.lacking(21), index.lacking(51, one.size)) == (0, 30, 1, 1)
+    assert (two.size, total.staged, total.lacking(21), total.lacking(51, one.size)) == (0, 30, 1, 1)
     two.grow(20)
     one.shrink(30)
-    index.charge(-10)
+    total.charge(-10)
     two.grow(40)
-    assert (index.staged, index.spare, index.lacking(1)) == (60, 60, 1)
-    StagedBytes(FileIndex(Limits(), {}, now, lambda _: False), ALICE.id).grow(1 << 60)
+    assert (total.staged, total.spare, total.lacking(1)) == (60, 60, 1)
+    Filing().registry.storage.stage().grow(1 << 60)
