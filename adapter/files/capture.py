@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -124,46 +124,33 @@ def _components(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-class Measuring:
-    """The measure of a file where it lies, taken in threads, so many bytes at a time. Raises FileTooLarge above
-    ``limit``."""
+def measured(found: FoundFile, limit: CaptureLimit | None) -> Generator[None, None, Measure]:
+    """Measure a file where it lies, so many bytes in each step; all of them are on the disk then.
 
-    def __init__(self, found: FoundFile, limit: CaptureLimit | None) -> None:
-        self.descriptor = found.descriptor
-        self._limit, self._began, self._left = limit, monotonic(), _MEASURINGS
-        self._begin(found.status)
-
-    def _begin(self, status: os.stat_result) -> None:
-        check(self._limit, status.st_size, self._began)
-        self._before, self._digest, self._done = status, hashlib.sha256(), 0
-
-    def go_on(self) -> Measure | None:
-        """Hash some bytes more. The measure when these were the last, and all are on the disk; None until then.
-
-        Raises FileTooLarge above the limit, StorageFailed if the file does not keep still or takes too long.
-        """
-        # Most files of tools are small, and making a buffer of a mebibyte would take longer than hashing them.
-        count = length = min(_PIECE, max(_LEAST, self._before.st_size - self._done + 1))
-        buffer, end = memoryview(bytearray(length)), self._done + _SLICE
-        with self.descriptor as number:
+    Raises FileTooLarge above the limit, StorageFailed if the file does not keep still or takes too long.
+    """
+    status, began = found.status, monotonic()
+    with found.descriptor as number:
+        for _ in range(_MEASURINGS):
+            check(limit, status.st_size, began)
+            # Most files of tools are small, and making a buffer of a mebibyte would take longer than hashing them.
+            count = length = min(_PIECE, max(_LEAST, status.st_size + 1))
+            buffer, digest, done = memoryview(bytearray(length)), hashlib.sha256(), 0
             # Fewer bytes than were asked for are the last; whoever is not sure of that compares the sizes.
-            while self._done < end and count == length:
-                count = os.preadv(number, [buffer], self._done)
-                self._digest.update(buffer[:count])
-                self._done += count
-            check(self._limit, self._done, self._began)
-            if count == length:
-                return None
-            head, after = os.pread(number, HEAD, 0), os.fstat(number)
-            kept_still = (after.st_size, after.st_mtime_ns) == (self._done, self._before.st_mtime_ns)
-            if kept_still and is_own_file(after):
+            while count == length:
+                if done and done % _SLICE == 0:
+                    yield
+                count = os.preadv(number, [buffer], done)
+                digest.update(buffer[:count])
+                done += count
+                check(limit, done, began)
+            head, before, status = os.pread(number, HEAD, 0), status, os.fstat(number)
+            kept_still = (status.st_size, status.st_mtime_ns) == (done, before.st_mtime_ns)
+            if kept_still and is_own_file(status):
                 os.fsync(number)
-                return Measure(self._done, self._digest.hexdigest(), head, after.st_mtime_ns)
-        self._left -= 1
-        if not self._left:
-            raise StorageFailed("The tool's file kept changing while it was read.")
-        self._begin(after)
-        return None
+                return Measure(done, digest.hexdigest(), head, status.st_mtime_ns)
+            yield
+    raise StorageFailed("The tool's file kept changing while it was read.")
 
 
 class FileBytes:

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache, partial
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -193,6 +193,16 @@ class Disk:
         finally:
             del running  # its error holds this frame
 
+    async def steps(self, work: Generator[None, None, T]) -> T:
+        """Run a generator to its end and return its result, each step by ``do``: between two, others have their turn.
+
+        A caller that is cancelled leaves the rest undone.
+        """
+        with contextlib.closing(work):
+            while (ended := await self.do(_step, work)) is None:
+                """It is large."""
+        return ended[0]
+
     def begin_beside(self, work: Callable[[], T]) -> SideWork[T]:
         """Begin ``work`` in one more thread, for a thread that is at work here and will ask for the result."""
         beside = SideWork(work)
@@ -222,6 +232,15 @@ class Disk:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _step(work: Generator[None, None, T]) -> tuple[T] | None:
+    """Go on until the next yield. The result when that was the end."""
+    try:
+        next(work)
+    except StopIteration as end:
+        return (end.value,)
+    return None
 
 
 async def _over(work: _Work) -> None:

@@ -15,7 +15,7 @@ import errno
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from adapter.errors import StorageFailed, StorageFull
@@ -50,7 +50,7 @@ _Copies = Sequence[tuple[_Way, Sequence[str]]]
 
 @dataclass(eq=False, repr=False, slots=True)
 class FileCopies:
-    """Makes copies of at most ``most`` bytes together, and removes old ones. Belongs to the event loop; ``_begin``,
+    """Makes copies of at most ``most`` bytes together, and removes old ones. Belongs to the event loop; ``_copy``,
     ``_remove`` and what they call run in threads."""
 
     root: Root
@@ -78,9 +78,7 @@ class FileCopies:
         part = os.urandom(16).hex()
         self._under_way += 1
         try:
-            made = await self.disk.do(self._begin, way, place.name, (part, copy), recorded, surplus)
-            while isinstance(made, _CopyJob):
-                made = await self.disk.do(made.go_on, max(_LEAST_TURN, _TURNS // self._under_way))
+            made = await self.disk.steps(self._copy(way, place.name, (part, copy), recorded, surplus))
         except BaseException:
             # What an earlier round of the call has left under the copy's own name stays.
             self.give_back(place, copy)
@@ -132,10 +130,10 @@ class FileCopies:
             way = next(iter(self._over))
             self._surplus.append((way, self._uncounted(way)))
 
-    def _begin(
+    def _copy(
         self, way: _Way, name: str, copy: tuple[str, str], recorded: SizeAndTime, surplus: _Copies
-    ) -> _CopyJob | bool:
-        """Begin to copy, and end where the file is small. False where it is not the one that was recorded.
+    ) -> Generator[None, None, bool]:
+        """Copy a file, so many bytes in each step. False where it is not the one that was recorded.
 
         ``copy`` are its names: while it is made, and when it is whole.
         """
@@ -147,19 +145,31 @@ class FileCopies:
             if areas.says_absent(error):
                 return False
             raise
-        with directory as number:
+        with contextlib.closing(directory), directory as number:
             found = areas.open_own(number, name)
             if found is None or (found.status.st_size, found.status.st_mtime_ns) != recorded:
-                directory.close()
                 return False
             if os.access(whole, os.F_OK, dir_fd=number):
-                directory.close()
                 return True  # made for an earlier round of the same call, and its tool's since
             os.mkdir(part, dir_fd=number)
             with areas.entered(number, (part,)) as inner:
                 target = Descriptor(os.open(name, _CREATE, 0o666, dir_fd=inner))
-        copying = _CopyJob(found, target, directory, copy)
-        return copying.go_on(max(_LEAST_TURN, _TURNS // self._under_way))
+            with (
+                contextlib.closing(found.descriptor) as original,
+                contextlib.closing(target),
+                original as source,
+                target as written,
+            ):
+                _make_alike(written, found.status)
+                done, size = 0, found.status.st_size
+                while done < size:
+                    end = min(size, done + max(_LEAST_TURN, _TURNS // self._under_way))
+                    while done < end:
+                        done += _copied(source, written, done, end - done)
+                    if done < size:
+                        yield
+            os.rename(part, whole, src_dir_fd=number, dst_dir_fd=number)
+        return True
 
     def _remove(self, copies: _Copies) -> None:
         """Remove what can be removed; the rest goes with its file."""
@@ -167,35 +177,6 @@ class FileCopies:
             with contextlib.suppress(OSError), areas.entered(self.root.base, way) as directory:
                 for name in names:
                     areas.remove_entry(directory, name)
-
-
-class _CopyJob:
-    """A file that is copied, in a thread, so many bytes at a time."""
-
-    def __init__(
-        self, source: areas.FoundFile, target: Descriptor, directory: Descriptor, names: tuple[str, str]
-    ) -> None:
-        self._source, self._status = source
-        self._target = target
-        self._directory = directory
-        self._part, self._whole = names
-        self._done = 0
-        with target as number:
-            _make_alike(number, self._status)
-
-    def go_on(self, most: int) -> _CopyJob | bool:
-        """Copy at most so many bytes more. True when the copy is whole, itself until then."""
-        end = min(self._status.st_size, self._done + most)
-        with self._source as source, self._target as target:
-            while self._done < end:
-                self._done += _copied(source, target, self._done, end - self._done)
-        if end < self._status.st_size:
-            return self
-        with self._directory as number:
-            os.rename(self._part, self._whole, src_dir_fd=number, dst_dir_fd=number)
-        for descriptor in (self._source, self._target, self._directory):
-            descriptor.close()
-        return True
 
 
 def _make_alike(number: int, original: os.stat_result) -> None:

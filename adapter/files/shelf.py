@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -138,13 +138,7 @@ class Shelf:
         self._release(place)
 
     async def adopt(self, place: Place, limit: CaptureLimit | None) -> Measure | None:
-        found = await self._disk.do(self._look_at, areas.directory_of(place), place.name, limit)
-        if not isinstance(found, capture.Measuring):
-            return found
-        with contextlib.closing(found.descriptor):
-            while (measure := await self._disk.do(found.go_on)) is None:
-                """It is large, or does not keep still."""
-        return measure
+        return await self._disk.steps(self._measured(areas.directory_of(place), place.name, limit))
 
     async def take(
         self, path: str, scope: str, since: float, limit: CaptureLimit | None
@@ -181,18 +175,14 @@ class Shelf:
             areas.claim(directory)
         return claim
 
-    def _look_at(self, way: Way, name: str, limit: CaptureLimit | None) -> capture.Measuring | Measure | None:
-        """What a tool wrote: its measure where it is small enough for one hop, else how far that has come."""
+    def _measured(
+        self, way: Way, name: str, limit: CaptureLimit | None
+    ) -> Generator[None, None, Measure | None]:
         found = areas.open_at(self._root.base, way, name)
         if found is None:
             return None
-        with contextlib.ExitStack() as unless_it_goes_on:
-            unless_it_goes_on.callback(found.descriptor.close)
-            measuring = capture.Measuring(found, limit)
-            measure = measuring.go_on()
-            if measure is None:
-                unless_it_goes_on.pop_all()
-        return measure or measuring
+        with contextlib.closing(found.descriptor):
+            return (yield from capture.measured(found, limit))
 
     def _release(self, place: Place) -> None:
         claim = self._allocated.pop(areas.directory_of(place), None)
