@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from adapter.errors import LimitReached, StoreUnavailable
@@ -84,7 +84,7 @@ class RoundLimits:
 
 @dataclass(slots=True, eq=False)
 class WaitingRound:
-    """A pending round, the request that goes on with it just now, and what lets go of what it holds.
+    """A pending round, and the request that goes on with it just now.
 
     ``size`` is in bytes of its row, ``version`` that of its row; ABSENT: it could not be written.
     """
@@ -93,7 +93,6 @@ class WaitingRound:
     size: int = 0
     version: int = ABSENT
     taken_by: Call | None = None
-    releases: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -105,14 +104,15 @@ class WaitingRound:
         """The place that the tool was told to write to."""
         return noted_place(self.pending.scope.id, self.pending.notes)
 
+    @property
+    def delivered(self) -> Mapping[str, str | None]:
+        """The link that the tool got for each file, by the file's key; None for a file without one."""
+        found: Mapping[str, str | None] = self.pending.notes.get(DELIVERED, {})
+        return found
+
     def is_overdue(self, now: float) -> bool:
         """Tell whether it waited too long. One that is gone on with does not wait."""
         return self.pending.due <= now and self.taken_by is None
-
-    def let_go(self) -> None:
-        """Release all that it holds. Harmless when done twice."""
-        while self.releases:
-            self.releases.pop()()
 
 
 @dataclass(eq=False)
@@ -145,11 +145,12 @@ class Rounds:
         """Raises StoreUnavailable."""
         # Where none is left and nobody else writes any, no scope needs to be looked at for some.
         self._any = self.store.shared or bool(await self.store.scan(TABLE, limit=1))
-        self.registry.cache.on_read.append(self.read)
+        self.registry.cache.on_read, self.registry.cache.waited = self.read, self.waited
         self.registry.claims.append(self.claims)
+        self.credentials.is_waited = self.is_waited
 
     async def read(self, scope_id: str) -> None:
-        """Know the rounds of a scope as they are now, and hold its files for them. Raises StoreUnavailable."""
+        """Know the rounds of a scope as they are now. Raises StoreUnavailable."""
         if not self._any:
             return
         rows = [row async for row in every_row(self.store, TABLE, scope_id)]
@@ -170,12 +171,8 @@ class Rounds:
         except ValueError:  # one that another version wrote harms no other
             self.log.warning("a pending round cannot be read and is passed over")
             return
-        waiting = WaitingRound(pending, len(row.value), row.version)
         self._waiting.pop(row.key, None)
-        self._waiting[row.key] = waiting
-        self._hold(waiting)
-        if known is not None:
-            known.let_go()
+        self._waiting[row.key] = WaitingRound(pending, len(row.value), row.version)
 
     async def claims(self, place: Place) -> bool:
         """Tell whether a tool that waits for its user may write at that place. Raises StoreUnavailable."""
@@ -326,7 +323,6 @@ class Rounds:
             await self._give_up(waiting)
             return response
         self._waiting[waiting.key] = waiting
-        self._hold(waiting)
         await self._write(waiting, row)
         await self._make_room(call.scope.id)
         if given == state:
@@ -395,23 +391,21 @@ class Rounds:
             default=None,
         )
 
-    def _hold(self, waiting: WaitingRound) -> None:
-        """Keep its files and its links; what it kept before is let go of only then."""
-        releases = list(self._holds(waiting))
-        waiting.let_go()
-        waiting.releases = releases
+    def waited(self, scope_id: str) -> set[str]:
+        """The keys of the files that tools were given which wait for their users. They do not go meanwhile."""
+        if not self._waiting:
+            return set()
+        return {key for waiting in self._of_scope(scope_id) for key in waiting.delivered}
 
-    def _holds(self, waiting: WaitingRound) -> Iterator[Callable[[], None]]:
-        for key, link in waiting.pending.notes.get(DELIVERED, {}).items():
-            if (record := self.registry.cache.get(key)) is None:
-                continue
-            yield self.registry.cache.hold(record)
-            if link is not None:
-                yield self.credentials.prolong(signature_of(link))
+    def is_waited(self, scope_id: str, signature: str) -> bool:
+        """Tell whether a tool that waits for its user was given a link with this signature."""
+        links = (link for waiting in self._of_scope(scope_id) for link in waiting.delivered.values())
+        return any(link is not None and signature_of(link) == signature for link in links)
 
     def _drop(self, waiting: WaitingRound) -> None:
         self._waiting.pop(waiting.key, None)
-        waiting.let_go()
+        for record in filter(None, map(self.registry.cache.get, waiting.delivered)):
+            self.registry.cache.touch(record)  # it was in use until now
 
     async def _forget(self, waiting: WaitingRound) -> None:
         self._drop(waiting)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from weakref import WeakValueDictionary
@@ -88,6 +88,7 @@ class ScopeCache(RowReads, StoreListener):
 
     ``ttls`` are seconds since the last access, None: as long as the scope. ``clock`` gives Unix time. ``on_read`` is
     called with a scope's id when its files were read, and ``on_gone`` with each file that somebody else has removed.
+    ``waited`` gives the keys of a scope's files that calls go on to use whose user is asked.
     """
 
     store: Store
@@ -103,7 +104,8 @@ class ScopeCache(RowReads, StoreListener):
         self.is_shared = self.store.shared
         """True where other replicas may change the files of scopes."""
         self.scopes: dict[str, ScopeFiles] = {}
-        self.on_read: list[Callable[[str], Awaitable[None]]] = []
+        self.on_read: Callable[[str], Awaitable[None]] | None = None
+        self.waited: Callable[[str], Set[str]] = lambda _: frozenset()
         self._used: dict[str, FileRecord] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._all_known = False
@@ -225,9 +227,8 @@ class ScopeCache(RowReads, StoreListener):
 
     def spared(self, scope: ScopeFiles) -> Container[str]:
         """Keys of files in use, here or in other replicas."""
-        if not scope.holders:
-            return scope.held
-        return set(scope.held).union(*(keys for _, keys in self._living(scope)))
+        held = scope.held.keys() | self.waited(scope.id)
+        return held.union(*(keys for _, keys in self._living(scope))) if scope.holders else held
 
     def _living(self, scope: ScopeFiles) -> Iterator[tuple[str, frozenset[str]]]:
         """The other replicas that use files of the scope and have not ended, with the keys of these files."""
@@ -257,7 +258,7 @@ class ScopeCache(RowReads, StoreListener):
         """Write down when files were last used. Raises StoreUnavailable."""
         used, self._used = self._used, {}
         for scope in self.scopes.values():
-            for key in scope.held.keys() & scope.records.keys():
+            for key in (scope.held.keys() | self.waited(scope.id)) & scope.records.keys():
                 scope.touch(key, self.clock())
                 used[key] = scope.records[key]
         there = (record for key, record in used.items() if self.get(key) is not None)
@@ -335,9 +336,8 @@ class ScopeCache(RowReads, StoreListener):
         self._note_head(scope, holders, head_row)
         if missing:
             await self._drop_missing(scope, missing)
-        if found:
-            for callback in self.on_read:
-                await callback(scope_id)
+        if found and self.on_read is not None:
+            await self.on_read(scope_id)
         return scope
 
     def _decoded(self, rows: list[Row]) -> dict[str, tuple[FileRecord, float]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -66,7 +65,9 @@ class Credentials:
     route: str = "/upload"
     on_use: Callable[[str, str, str, str], None] = field(default=nothing, init=False)
     """Is told what is counted (``credential`` or ``nonce``), the server, the operation and its result."""
-    _prolonged: Counter[str] = field(default_factory=Counter, init=False)
+    is_waited: Callable[[str, str], bool | None] = field(default=nothing, init=False)
+    """Tells whether a call that waits for its user goes on to use the link with this signature to a file of a scope.
+    """
     _secret: bytes | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
@@ -141,25 +142,15 @@ class Credentials:
         return file_query(self._key, purpose, file, math.ceil(expires))
 
     def check_file(self, purpose: str, file: FilePath, query: Mapping[str, str]) -> None:
-        """Raises CredentialRefused unless the query is one of ``file_query`` for just this, in time or prolonged."""
-        now = 0.0 if query.get("sig") in self._prolonged else self.clock()
-        if not file_query_valid(self._key, purpose, file, query, now):
+        """Raises CredentialRefused unless the query is one of ``file_query`` for just this, in time or waited for."""
+        if file_query_valid(self._key, purpose, file, query, self.clock()):
+            return
+        if not (self.is_genuine(purpose, file, query) and self.is_waited(file[1], query["sig"])):
             raise CredentialRefused()
 
     def is_genuine(self, purpose: str, file: FilePath, query: Mapping[str, str]) -> bool:
         """Tell whether the query is one of ``file_query`` for just this, whatever the time."""
         return file_query_valid(self._key, purpose, file, query, 0.0)
-
-    def prolong(self, signature: str) -> Callable[[], None]:
-        """Let a link to a file be good beyond its time, until the function returned is called."""
-        self._prolonged[signature] += 1
-
-        def end() -> None:
-            self._prolonged[signature] -= 1
-            if not self._prolonged[signature]:
-                del self._prolonged[signature]
-
-        return end
 
     def download(self, base: str, record: FileRecord) -> str:
         """The URL where a client downloads an artifact. ``base`` is the URL under which it knows the adapter."""
