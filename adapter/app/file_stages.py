@@ -46,7 +46,7 @@ from adapter.relay.files.read_artifact_tool import (
 )
 from adapter.relay.files.read_artifact_tool import definition as reading_definition
 from adapter.relay.files.rounds import RoundLimits, Rounds
-from adapter.relay.files.upload_consumer import Consumer, ConsumerRule, HandleSchemes
+from adapter.relay.files.upload_consumer import Consumer, HandleSchemes
 from adapter.relay.files.upload_offers import UploadOffers
 from adapter.relay.files.upload_tools import (
     HelperTool,
@@ -347,17 +347,10 @@ class FileStages(ServerFiles):
         return entries
 
     def _consumer(self, adapter: UploadConsumer, tool: str) -> Consumer:
-        rule = ConsumerRule(
-            server=self.entry.id,
-            argument=adapter.file_path_argument,
-            delivery="file_uri" if adapter.uri_prefix else adapter.delivery,
-            inline_limit=adapter.max_inline_bytes,
-            plain_paths=adapter.allow_plain_paths,
-            edits=adapter.edits,
-            schemes=HandleSchemes(_scheme(self.settings, adapter), self.settings.artifacts.uri_scheme),
-        )
-        files, attached = self.files, self._attached(adapter, tool)
-        return Consumer(rule, files.registry, self.mirrors, files.offers, attached)
+        schemes = HandleSchemes(_scheme(self.settings, adapter), self.settings.artifacts.uri_scheme)
+        registry, mirrors, offers = self.files.registry, self.mirrors, self.files.offers
+        attached = self._attached(adapter, tool)
+        return Consumer(self.entry.id, adapter, schemes, registry, mirrors, offers, attached)
 
     def _shortening(self, offers: Offers | None) -> LargeResults:
         """The stages of the server's tools whose large results become artifacts; ``offers`` gives their definitions."""

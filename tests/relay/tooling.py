@@ -39,7 +39,7 @@ from adapter.relay.files.rounds import RoundLimits, Rounds
 from adapter.relay.files.scopes import Scopes
 from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import FileLimits
-from adapter.relay.files.upload_consumer import Consumer, ConsumerRule
+from adapter.relay.files.upload_consumer import Consumer, HandleSchemes
 from adapter.relay.files.upload_offers import UploadOffers
 from adapter.relay.notifications import Notifications
 from adapter.relay.param_headers import ParamHeaders
@@ -52,6 +52,7 @@ from adapter.rules.files.locators import Locator, Mode
 from adapter.rules.files.quota import Limits
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.tools.lists import announced
+from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.settings.storage import Uploads
 from adapter.state.port import Store
 from adapter.state.sqlite import MemoryStore
@@ -62,7 +63,7 @@ from tests.relay.relaying import Clock, Relaying, scope_of, whole
 from tests.scripted import ScriptedAnswer, ScriptedReply
 
 BASE = "http://adapter.test"
-READ = ConsumerRule(server="one", argument="path")
+READ = UploadConsumer(type="upload_consumer", tools=["read"], file_path_argument="path")
 WRITE = ProducerRule(server="one", tool="write", argument="filename", locator=Locator("none"))
 UPLOADS = Uploads(max_file_bytes=1 << 20, max_files=10, ttl_seconds=100.0, stall_timeout_seconds=1.0)
 DOCUMENT = Document("doc://guide.md", "guide.md", "Guide", "# How")
@@ -110,7 +111,7 @@ class Tools:
 
     root: Path
     act: Act
-    consuming: ConsumerRule = READ
+    consuming: UploadConsumer = READ
     producing: ProducerRule = WRITE
     limits: Limits = field(default_factory=lambda: Limits(None, None, None, "lru_uploads_then_artifacts"))
     allowed_roots: Sequence[Path] = ()
@@ -148,8 +149,9 @@ class Tools:
         self.upstream = Acting(self.act)
         consuming = self.consuming
         if self.producing.edits:
-            consuming = replace(consuming, edits=True)
-        consumer = Consumer(consuming, self.registry, self.mirrors, self.offers_of_uploads)
+            consuming = consuming.model_copy(update={"edits": True})
+        read = "one", consuming, HandleSchemes()
+        consumer = Consumer(*read, self.registry, self.mirrors, self.offers_of_uploads)
         self.keeper = partial(
             ArtifactKeeper, registry=self.registry, links=self.credentials, notifications=notifications
         )

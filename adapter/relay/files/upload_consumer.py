@@ -11,7 +11,7 @@ import secrets
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from adapter.errors import FileChanged, FileGone
 from adapter.relay.files.attachments import AttachmentStage, HandleRefused
@@ -26,9 +26,8 @@ from adapter.rules.calls.arguments import ambiguous, replaced, values
 from adapter.rules.files.file_records import FileKind, FileRecord
 from adapter.rules.files.redaction import Redaction
 from adapter.rules.results.tool_results import tool_result, without_paths
+from adapter.settings.servers.file_adapters import Delivery, UploadConsumer
 from adapter.wire.signed_urls import Handle, parse_upload
-
-Delivery = Literal["path", "file_uri", "base64", "data_uri", "url"]
 
 HANDLES = "handles"
 """The note of a call that holds which handle each path stands for that the tool was given."""
@@ -45,37 +44,22 @@ class HandleSchemes(NamedTuple):
     artifact: str = "artifact://"
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerRule:
-    """One upload consumer of the configuration. ``argument`` is dotted and goes through lists: ``files[].path``.
-
-    ``inline_limit`` is the largest file (bytes) that base64 and data_uri deliver. ``edits``: what the tool makes of its
-    copy is kept; False: it changes no file, so a path may be that of the stored file itself.
+@dataclass(eq=False, repr=False)
+class Consumer:
+    """The stage of the tools of one upload consumer, as its section of the settings says. With ``attached`` it takes
+    files that a host attaches too.
     """
 
     server: str
-    argument: str
-    delivery: Delivery = "path"
-    inline_limit: int = 1 << 20
-    plain_paths: bool = False
-    edits: bool | None = None
-    schemes: HandleSchemes = field(default_factory=HandleSchemes)
-
-    @property
-    def helper(self) -> str:
-        """The tool that hands out upload URLs."""
-        return f"{self.server}_get_upload_url"
-
-
-@dataclass(eq=False, repr=False)
-class Consumer:
-    """The stage of the tools of one upload consumer. With ``attached`` it takes files that a host attaches too."""
-
-    rule: ConsumerRule
+    section: UploadConsumer
+    schemes: HandleSchemes
     registry: FileRegistry
     mirrors: ParamHeaders
     offers: UploadOffers
     attached: AttachmentStage | None = None
+
+    def __post_init__(self) -> None:
+        self._form = self.section.form
 
     async def ask(self, call: Call) -> bytes | None:
         await self.mirrors.check(call)
@@ -98,17 +82,17 @@ class Consumer:
 
     async def _resolve(self, call: Call) -> None:
         """Put what is delivered in the place of each handle. Raises HandleRefused, FileChanged, FileGone."""
-        rule = self.rule
+        argument = self.section.file_path_argument
         if self.attached is not None and self.attached.parameter.mark in call.request:
             await self.attached.take(call)
-        if not rule.plain_paths and ambiguous(call.request, rule.argument):
+        if not self.section.allow_plain_paths and ambiguous(call.request, argument):
             raise HandleRefused(
-                f"{rule.argument} can be read in more than one way here. Write it exactly once in this "
-                f"spelling, with the objects and lists of the tool's schema; call {rule.helper} to get a handle."
+                f"{argument} can be read in more than one way here. Write it exactly once in this spelling, with the "
+                f"objects and lists of the tool's schema; call {self.server}_get_upload_url to get a handle."
             )
         delivered = []
-        delivery = _Delivery(rule, self.registry, self.offers.credentials)
-        for found in values(call.request, rule.argument):
+        delivery = _Delivery(self.section, self._form, self.registry, self.offers.credentials)
+        for found in values(call.request, argument):
             path, value = found.path, found.value
             record = await self._record(call, value)
             if record is not None:
@@ -123,24 +107,23 @@ class Consumer:
 
     async def _record(self, call: Call, value: object) -> FileRecord | None:
         """The record of the one handle that ``value`` is, if this call may use it."""
-        rule = self.rule
         if not isinstance(value, str):
             return None
-        handle = parse_upload(value, rule.schemes.upload)
+        handle = parse_upload(value, self.schemes.upload)
         if handle is None:
-            return await self.registry.find_artifact(call.scope.id, value, rule.schemes.artifact)
+            return await self.registry.find_artifact(call.scope.id, value, self.schemes.artifact)
         if handle.scope != call.scope.id:
             return await self._offered(call, handle)
         record = await self.registry.find(handle.scope, FileKind.UPLOAD, handle.id)
         # An upload was meant for one server; an artifact may be handed on.
-        return record if record is not None and record.server == rule.server else None
+        return record if record is not None and record.server == self.server else None
 
     async def _offered(self, call: Call, handle: Handle) -> FileRecord | None:
         """The record of a file that came by an offer: its handle names the batch, and is good in other sessions too.
 
         In the scope that owns the file it is good also when the offer is over, for as long as the file lives.
         """
-        server, principal = self.rule.server, call.origin.caller.principal
+        server, principal = self.server, call.origin.caller.principal
         known = await self.offers.find_of(server, principal, handle.scope)
         scope = call.scope.id if known is None else known.offer.scope
         record = await self.registry.find(scope, FileKind.UPLOAD, handle.id)
@@ -152,18 +135,17 @@ class Consumer:
 
     def _passes(self, value: object) -> bool:
         """Tell whether a value that is no handle of a file here may stay as it is."""
-        if not self.rule.plain_paths or not isinstance(value, str):
+        if not self.section.allow_plain_paths or not isinstance(value, str):
             return False
-        return not value.strip().lower().startswith(self.rule.schemes)
+        return not value.strip().lower().startswith(self.schemes)
 
     def _unknown(self) -> str:
-        rule = self.rule
+        argument = self.section.file_path_argument
         return (
-            f"{rule.argument} must be the handle of an uploaded file ({rule.schemes.upload}…); this is "
-            f"not a handle, or its file has expired. Call {rule.helper} to get an upload URL, upload the "
-            "file there, and "
-            f"pass the upload_handle of the answer as {rule.argument}. If you have an upload_id, "
-            f"{rule.server}_upload_status tells the handles that are good here."
+            f"{argument} must be the handle of an uploaded file ({self.schemes.upload}…); this is not a handle, or "
+            f"its file has expired. Call {self.server}_get_upload_url to get an upload URL, upload the file there, "
+            f"and pass the upload_handle of the answer as {argument}. If you have an upload_id, "
+            f"{self.server}_upload_status tells the handles that are good here."
         )
 
 
@@ -171,7 +153,8 @@ class Consumer:
 class _Delivery:
     """The texts that replace the handles of one call. A file that is named twice is delivered once."""
 
-    rule: ConsumerRule
+    section: UploadConsumer
+    form: Delivery
     registry: FileRegistry
     links: Credentials
     _texts: dict[str, str] = field(default_factory=dict, init=False)
@@ -186,17 +169,17 @@ class _Delivery:
         if text is None:
             call.defer(await self.registry.hold(record))
             text = self._texts[record.key] = await self._text(call, record, handle)
-            link = text if self.rule.delivery == "url" else None
+            link = text if self.form == "url" else None
             call.notes.setdefault(DELIVERED, {})[record.key] = link
-        if self.rule.delivery in ("base64", "data_uri"):
+        if self.form in ("base64", "data_uri"):
             self._inline += record.content.size
-            most = max(INLINE_AT_MOST, self.rule.inline_limit)
+            most = max(INLINE_AT_MOST, self.section.max_inline_bytes)
             if self._inline > most:
                 raise HandleRefused(f"The files have more than the {most} bytes that one call may contain.")
         return text
 
     async def _text(self, call: Call, record: FileRecord, handle: str) -> str:
-        match self.rule.delivery:
+        match self.form:
             case "path":
                 return await self._path(call, record, handle)
             case "file_uri":
@@ -213,7 +196,7 @@ class _Delivery:
     async def _path(self, call: Call, record: FileRecord, handle: str) -> str:
         """A path that stands for ``handle``: of the stored file, or of a copy that is this call's own."""
         copy = None
-        if self.rule.edits is False:
+        if self.section.edits is False:
             await self.registry.confirm(record)
         else:
             copies = call.notes.setdefault(COPIES, {})
@@ -223,14 +206,14 @@ class _Delivery:
                 await self.registry.lend(record, copy)
                 call.defer(partial(self.registry.cache.files.give_back, record.place, copy))
                 copies[record.key] = copy
-            if self.rule.edits:
+            if self.section.edits:
                 call.notes.setdefault(EDITED, set()).add(record.key)
         path = self.registry.cache.files.path_of(record.place, copy)
         call.notes.setdefault(HANDLES, {})[path] = handle
         return path
 
     async def _base64(self, record: FileRecord) -> str:
-        limit = self.rule.inline_limit
+        limit = self.section.max_inline_bytes
         if record.content.size > limit:
             raise HandleRefused(
                 f"The file {record.filename} has {record.content.size} bytes; this tool takes files of at "

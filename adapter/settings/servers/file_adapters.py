@@ -11,6 +11,7 @@ from adapter.settings.section import ByteSize, OptionalText, Section, Text, UriS
 from adapter.settings.servers.policies import ToolDefaultsOverride, ToolPatterns
 
 Tools = Annotated[list[Text], Field(min_length=1)]
+Delivery = Literal["path", "file_uri", "base64", "data_uri", "url"]
 
 
 class UploadConsumer(Section):
@@ -26,7 +27,7 @@ class UploadConsumer(Section):
     """Scheme of handles in that argument."""
     uri_prefix: bool | None = None
     """True means `delivery: file_uri`; the name that remote-mcp-adapter uses."""
-    delivery: Literal["path", "file_uri", "base64", "data_uri", "url"] = "path"
+    delivery: Delivery = "path"
     """Form in which the tool gets the file."""
     max_inline_bytes: ByteSize = 1024**2
     """Maximum size of a file for `base64` and `data_uri`."""
@@ -38,8 +39,13 @@ class UploadConsumer(Section):
     """Pass on text that is not a handle, instead of refusing it."""
     overrides: ToolDefaultsOverride = Field(default_factory=ToolDefaultsOverride)
 
+    @property
+    def form(self) -> Delivery:
+        """The form in which the tool gets the file, under either name of the setting."""
+        return "file_uri" if self.uri_prefix else self.delivery
+
     def _contradictions(self) -> Iterator[str]:
-        if self.edits and not (self.uri_prefix or self.delivery in ("path", "file_uri")):
+        if self.edits and self.form not in ("path", "file_uri"):
             yield (
                 f"edits: true needs delivery path or file_uri; with {self.delivery} the changed file is in the tool's "
                 "result: take it by an artifact_producer with output_locator.mode embedded"

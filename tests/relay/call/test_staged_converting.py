@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +100,7 @@ async def test_what_shares_no_disk_may_answer_with_its_file(tmp_path: Path, deli
     async with tools(
         tmp_path,
         lambda request: ScriptedAnswer(chunks=[result(f'"content":[{block}]')]),
-        consuming=replace(READ, delivery=delivery),
+        consuming=READ.model_copy(update={"delivery": delivery}),
         producing=producing("embedded", argument=None),
     ) as one:
         _, response = await converted(one)

@@ -14,10 +14,10 @@ import pytest
 
 from adapter.errors import CredentialRefused, LimitReached, StoreUnavailable
 from adapter.relay.files.rounds import TABLE, RoundLimits
-from adapter.relay.files.upload_consumer import Delivery
 from adapter.rules.access.principals import principal_scope
 from adapter.rules.calls.rounds import STATES_KEPT
 from adapter.rules.files.file_records import FileKind, Place
+from adapter.settings.servers.file_adapters import Delivery
 from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import UpstreamRequest
 from adapter.wire.signed_urls import parameters, upload_handle
@@ -326,7 +326,7 @@ async def test_file_is_delivered_in_the_same_words(tmp_path: Path, delivery: Del
 
 
 def reading(delivery: Any) -> Any:
-    return replace(READ, delivery=delivery)
+    return READ.model_copy(update={"delivery": delivery})
 
 
 async def test_link_is_good_while_its_round_waits(tmp_path: Path) -> None:

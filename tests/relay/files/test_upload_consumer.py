@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -14,10 +13,10 @@ import orjson
 import pytest
 
 from adapter.errors import BadRequest
-from adapter.relay.files.upload_consumer import Delivery
 from adapter.rules.access.principals import principal_scope
 from adapter.rules.calls.arguments import annotated
 from adapter.rules.files.quota import Limits
+from adapter.settings.servers.file_adapters import Delivery
 from adapter.upstream.port import UpstreamRequest, header
 from adapter.wire.signed_urls import upload_handle
 from tests.relay.relaying import whole
@@ -55,7 +54,7 @@ async def test_handles_are_replaced_wherever_the_argument_leads(
     tmp_path: Path, argument: str, arguments: str
 ) -> None:
     """A text, a list, a member of each object in a list: every handle becomes the path of its file."""
-    async with tools(tmp_path, OK, consuming=replace(READ, argument=argument)) as one:
+    async with tools(tmp_path, OK, consuming=READ.model_copy(update={"file_path_argument": argument})) as one:
         handle = await one.handle(b"hello")
         assert "error" not in await one.call("read", arguments.replace("@", handle))
         (sent,) = one.upstream.requests
@@ -136,7 +135,7 @@ async def test_what_is_not_exactly_one_handle_is_refused(tmp_path: Path, argumen
 )
 async def test_no_second_reading_smuggles_a_path_past(tmp_path: Path, argument: str, arguments: str) -> None:
     """A key twice, in another case or Unicode form, or a text in an object's place: some upstream would read it."""
-    async with tools(tmp_path, OK, consuming=replace(READ, argument=argument)) as one:
+    async with tools(tmp_path, OK, consuming=READ.model_copy(update={"file_path_argument": argument})) as one:
         handle = await one.handle(b"hello")
         assert "more than one way" in sentence(await one.call("read", arguments.replace("@", handle)))
         assert one.upstream.requests == []
@@ -176,7 +175,7 @@ async def test_handle_of_another_scope_expired_or_never_given_gets_one_answer(tm
 
 async def test_plain_paths_pass_where_they_are_allowed(tmp_path: Path) -> None:
     """Then a text that is no handle is the tool's business; what only looks like one is still refused."""
-    async with tools(tmp_path, OK, consuming=replace(READ, plain_paths=True)) as one:
+    async with tools(tmp_path, OK, consuming=READ.model_copy(update={"allow_plain_paths": True})) as one:
         handle = await one.handle(b"hello")
         await one.call("read", f'{{"path":["/tmp/x","{handle}"]}}')
         plain, staged = arguments_of(one.upstream.requests[0])["path"]
@@ -192,7 +191,7 @@ DATA = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 
 
 async def delivered(tmp_path: Path, delivery: Delivery) -> str:
-    async with tools(tmp_path, OK, consuming=replace(READ, delivery=delivery)) as one:
+    async with tools(tmp_path, OK, consuming=READ.model_copy(update={"delivery": delivery})) as one:
         handle = await one.handle(DATA, "bild ü.png")
         await one.call("read", f'{{"path":"{handle}"}}')
         text: str = arguments_of(one.upstream.requests[0])["path"]
@@ -216,7 +215,7 @@ async def test_base64_and_data_uri_hold_the_file(tmp_path: Path) -> None:
 
 async def test_url_is_signed_for_this_file_and_for_fetching_only(tmp_path: Path) -> None:
     """The URL is the adapter's own, short-lived, and opens no other file."""
-    async with tools(tmp_path, OK, consuming=replace(READ, delivery="url")) as one:
+    async with tools(tmp_path, OK, consuming=READ.model_copy(update={"delivery": "url"})) as one:
         record = await one.uploaded(DATA, "bild ü.png")
         body = {"name": "read", "arguments": {"path": upload_handle(record.scope, record.id)}}
         await one.request("tools/call", body)
@@ -233,7 +232,7 @@ async def test_url_is_signed_for_this_file_and_for_fetching_only(tmp_path: Path)
 @pytest.mark.parametrize("delivery", ["base64", "data_uri"])
 async def test_inline_deliveries_have_a_limit(tmp_path: Path, delivery: Delivery) -> None:
     """A file as large as the limit passes; one byte more is refused with the setting's name. Paths have none."""
-    rule = replace(READ, delivery=delivery, inline_limit=10)
+    rule = READ.model_copy(update={"delivery": delivery, "max_inline_bytes": 10})
     async with tools(tmp_path, OK, consuming=rule) as one:
         fits, exceeds = await one.handle(b"x" * 10), await one.handle(b"x" * 11)
         assert "isError" not in (await one.call("read", f'{{"path":"{fits}"}}'))["result"]
@@ -243,7 +242,7 @@ async def test_inline_deliveries_have_a_limit(tmp_path: Path, delivery: Delivery
 
 async def test_one_file_named_often_does_not_blow_a_message_up(tmp_path: Path) -> None:
     """A short message must not make one of gigabytes: what a call holds inline has a bound as a whole."""
-    rule = replace(READ, delivery="base64")
+    rule = READ.model_copy(update={"delivery": "base64"})
     async with tools(tmp_path, OK, consuming=rule) as one:
         handle = await one.handle(b"x" * (1 << 20))
         named = ",".join([f'"{handle}"'] * 65)

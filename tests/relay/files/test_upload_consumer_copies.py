@@ -106,7 +106,9 @@ async def test_a_tool_that_changes_its_file_changes_no_stored_one(
     tmp_path: Path, change: Change, delivery: Any
 ) -> None:
     """Whatever a tool does to an upload that it is given, the next call is given the file that was uploaded."""
-    async with tools(tmp_path, changing(change), consuming=replace(READ, delivery=delivery)) as one:
+    async with tools(
+        tmp_path, changing(change), consuming=READ.model_copy(update={"delivery": delivery})
+    ) as one:
         record = await one.uploaded(b"hello")
         for _ in range(2):
             assert "isError" not in (await one.call("read", calling(record)))["result"]
@@ -191,7 +193,7 @@ async def test_a_task_keeps_its_copy(tmp_path: Path) -> None:
 
 async def test_a_tool_that_only_reads_gets_the_stored_file(tmp_path: Path) -> None:
     """Nothing is copied where the settings say that the tool changes nothing."""
-    async with tools(tmp_path, changing(nothing), consuming=replace(READ, edits=False)) as one:
+    async with tools(tmp_path, changing(nothing), consuming=READ.model_copy(update={"edits": False})) as one:
         record = await one.uploaded(b"hello")
         await one.call("read", calling(record))
         assert given(one.upstream.requests[0]) == [Path(one.files.path_of(record.place))]
@@ -206,7 +208,7 @@ async def test_a_changed_file_is_kept_and_told_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Change
 ) -> None:
     """Nobody gets it any more: the log says it once, each call says it, and it is there for a day."""
-    async with tools(tmp_path, changing(nothing), consuming=replace(READ, edits=False)) as one:
+    async with tools(tmp_path, changing(nothing), consuming=READ.model_copy(update={"edits": False})) as one:
         record = await one.uploaded(b"hello")
         path = Path(one.files.path_of(record.place))
         change(path)

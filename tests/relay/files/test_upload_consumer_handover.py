@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from adapter.relay.files.upload_consumer import Consumer
+from adapter.relay.files.upload_consumer import Consumer, HandleSchemes
 from adapter.relay.param_headers import ParamHeaders
 from adapter.rules.access.principals import Scope, principal_scope
 from tests.relay.relaying import Relaying, of_tools, whole
@@ -36,8 +35,8 @@ class Second:
 
     def __init__(self, first: Tools) -> None:
         self.upstream = Acting(saying("seen"))
-        rule = replace(READ, server="two")
-        stage = Consumer(rule, first.registry, ParamHeaders(), first.offers_of_uploads)
+        read = "two", READ, HandleSchemes()
+        stage = Consumer(*read, first.registry, ParamHeaders(), first.offers_of_uploads)
         self.relaying = Relaying(self.upstream, of_tools(read=stage), first.store, first.clock)
 
     async def read(self, uri: str, session: str | None) -> dict[str, Any]:
