@@ -75,23 +75,9 @@ class LazyConsole:
         return self._built.branches
 
     async def tidy(self) -> None:
-        """Close sessions that are idle for too long. Raises StoreUnavailable."""
-        if self._built is None and await self._has_overdue():
-            await self._load()
+        """Forget sessions that are idle for too long. Raises StoreUnavailable."""
         await asyncio.gather(*(sessions.tidy() for sessions in self.known.values()))
 
     async def close(self, within: float) -> None:
         """End the sessions of all callers, upstream as far as that takes no longer than ``within`` seconds."""
         await asyncio.gather(*(sessions.close(within) for sessions in self.known.values()))
-
-    async def _has_overdue(self) -> bool:
-        """Tell whether sessions are due that other processes have left, perhaps before this one began."""
-        base, store = self._base, self._base.store
-        if not store.shared:
-            return False
-        from adapter.relay.http_api.caller_session import table_of
-
-        for server in base.settings.servers:
-            if await store.overdue(table_of(server.id), base.clock(), limit=1):
-                return True
-        return False

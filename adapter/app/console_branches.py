@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from adapter.edge.console.status import OpenSessions, ServerFacts, ServerStatus,
 from adapter.edge.http.request import Request
 from adapter.edge.router import ExchangeRecords
 from adapter.hosted.scripts.references import ScriptInvalid
-from adapter.relay.http_api.caller_session import IDLE, TOLD, SessionRows
 from adapter.relay.http_api.sessions import HttpSessions, SessionBounds
 from adapter.relay.sessions.health_probe import HealthMonitor
 from adapter.rules.access.resources import CONSOLE
@@ -88,19 +86,17 @@ def _sessions(app: Core, known: dict[str, HttpSessions]) -> Mapping[str, HttpSes
     """The sessions of callers by server; those that are ``known`` stay."""
     settings, monitors = app.settings, app.server_parts.monitors
     # The rows by which processes share the sessions of callers.
-    sealed = sealed_rows(settings, app.store, SECRET) if app.store.shared else None
-    # Of a call that runs the others are told by the cleanup.
-    told = IDLE * TOLD + (settings.core.cleanup_interval_seconds or 0)
+    rows = sealed_rows(settings, app.store, SECRET) if app.store.shared else None
     bounds = SessionBounds(streams=settings.core.upstream.max_streams // 2)
     for server in [*app.servers.values()]:
         if server.id not in known or known[server.id].server is not server:
             known[server.id] = HttpSessions(
                 app.relay,
+                app.session_parts.sessions,
                 server,
                 app.background,
-                time.monotonic,
                 era=_era_of(monitors.get(server.id)),
-                rows=None if sealed is None else SessionRows(sealed, server.id, IDLE, told, app.clock),
+                rows=rows,
                 bounds=bounds,
             )
     return {server: known[server] for server in app.servers if server in known}

@@ -67,7 +67,8 @@ class ClientRequest:
     ``sent``, where there is one, is called once the message is on its way for good, as is ``let_go``.
     ``scope`` is that of the pins by which the guard judges its calls, None where it judges none. ``listens``: see
     UpstreamRequest. ``renews``: a 404 says that the upstream has lost the session, and not that it lacks the stream.
-    ``opens`` is the id of the session that an ``initialize`` opens, None for a random one.
+    ``opens`` is the id of the session that an ``initialize`` opens, None for a random one; ``idle`` is that of its
+    record.
     """
 
     server: Server
@@ -85,6 +86,7 @@ class ClientRequest:
     listens: bool = field(default=True, init=False)
     renews: bool = field(default=True, init=False)
     opens: str | None = field(default=None, init=False)
+    idle: float | None = field(default=None, init=False)
 
     def with_message(
         self, envelope: Envelope | Batch, body: bytes, headers: list[tuple[str, str]]

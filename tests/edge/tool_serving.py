@@ -94,7 +94,7 @@ async def serving(
     guard, recent = guard_of(tokens), Recent()
     bases = Bases(None, guard)
     callers = Callers(guard, bases, frozenset({"x-adapter-token"}), "one")
-    sessions = HttpSessions(relaying.relay, relaying.server, relaying.background, relaying.clock)
+    sessions = HttpSessions(relaying.relay, relaying.sessions, relaying.server, relaying.background)
     provider = ServerTools("one", sessions, callers)
     api = ToolApi(
         provider,

@@ -124,7 +124,7 @@ class OpenSessions:
             return None
         if record.state is not SessionState.OPEN:
             return None
-        last_seen, ttl = record.times.last_seen, self._sessions.limits.idle_ttl
+        last_seen, ttl = record.times.last_seen, self._sessions.limits.idle_of(record.times.idle)
         if row.due is not None and ttl is not None:
             # What was seen later is written as the time when it is due.
             last_seen = max(last_seen, row.due - ttl)

@@ -135,9 +135,11 @@ class Conversation:
 
     # --- opening and closing ----------------------------------------------------------------------------------
 
-    async def open(self, who: Who) -> None:
-        """Open a session, where the server's era has any. Raises AdapterError."""
-        if self.era is not Era.MODERN and await self._initialize(who):
+    async def open(self, who: Who, idle: float) -> None:
+        """Open a session, where the server's era has any. It ends when nobody has used it for ``idle`` seconds. Raises
+        AdapterError.
+        """
+        if self.era is not Era.MODERN and await self._initialize(who, idle):
             self.era = Era.LEGACY
         elif await self._discover(who):
             self.era = Era.MODERN
@@ -145,12 +147,14 @@ class Conversation:
             raise UpstreamBroken("The upstream server does not support a known version of MCP.")
         self.is_open = True
 
-    async def _initialize(self, who: Who) -> bool:
+    async def _initialize(self, who: Who, idle: float) -> bool:
         """Ask the server for a legacy session. Return whether it opened one."""
         asks, number = self._asks, next(self._ids)
         asks.session = None
         message = rpc_request(number, "initialize", {**INITIALIZE_PARAMS, "capabilities": self._capabilities})
-        answer = await self._relay.handle(asks.post(who, Era.LEGACY, message))
+        ask = asks.post(who, Era.LEGACY, message)
+        ask.idle = idle
+        answer = await self._relay.handle(ask)
         result = ((await self._read_response(answer, _Awaited(who, number))).response or {}).get("result")
         session_id = header(answer.headers, "mcp-session-id")
         if answer.status in (401, 403):

@@ -1,37 +1,48 @@
 """Adapter sessions of callers over HTTP: one for each principal and tab, opened when first needed.
 
-Where several processes share the state, they share these sessions too: a caller meets another one with each request.
+They are sessions like those of MCP clients, which the cleanup ends when nobody uses them. Where several processes share
+the state, a caller meets another one with each request: there a row for each caller leads to the session. The store
+keeps no session id as text: the values are sealed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from adapter.errors import LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
+from adapter.errors import AdapterError, LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
 from adapter.relay.background import BackgroundTasks, in_turns
-from adapter.relay.call.dispatch import CLOSE_SECONDS
 from adapter.relay.exchange import Exchanges
-from adapter.relay.http_api.caller_session import IDLE, SWEPT, TOLD, CallerKey, CallerSession, SessionRows
 from adapter.relay.http_api.callers import KeptSession, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
-from adapter.relay.http_api.dialogue import Dialogue, Hear, ReplyAddress
+from adapter.relay.http_api.dialogue import Dialogue, Hear, ReplyAddress, SharedListener
 from adapter.relay.param_headers import mirrored
 from adapter.relay.server import Server
+from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
 from adapter.rules.access.principals import party_of
 from adapter.rules.access.sessions import session_key
 from adapter.rules.tools.lists import MOST_ITEMS, LongList
+from adapter.state.port import ABSENT, Conflict, Row, Store, delete_overdue
 from adapter.wire.envelope import METHOD_NOT_FOUND, dump
 from adapter.wire.eras import Era
 from adapter.wire.piecewise import Piecewise
 
 __all__ = ("HttpSessions", "Tell", "ToolRefused", "Who")
+
+IDLE = 600.0
+"""Seconds after which a session that nobody used is closed."""
+
+SOON = 0.25
+"""The part of that time after which one is closed that other processes may be using, where it makes room in one."""
 
 KNOWN_FOR = 5.0
 """Seconds for which a tool that was listed is taken to be as it was; a name that is not known is asked for at once."""
@@ -55,21 +66,81 @@ class SessionBounds(NamedTuple):
 BOUNDS = SessionBounds()
 
 
+class CallerKey(NamedTuple):
+    """The caller whom a session serves: who it is, in which of its tabs, with whom it shares what servers say outside
+    of sessions, and whether it can be asked.
+    """
+
+    principal: str
+    tab: str | None
+    party: str
+    answers: bool
+
+    @property
+    def row(self) -> str:
+        """The key of its row."""
+        return hashlib.sha256(json.dumps(self).encode()).hexdigest()
+
+
+class SealedStore(Protocol):
+    """Rows of a store whose values only adapters with one key can read. All methods raise StoreUnavailable."""
+
+    store: Store
+
+    async def opened(self, table: str, row: Row) -> bytes | None:
+        """The value that was sealed in a row; None where it cannot be read."""
+
+    async def put(
+        self, table: str, key: str, plain: bytes, *, expected: int | None = None, due: float | None = None
+    ) -> Row:
+        """Seal and write; as ``Store.put``. Raises Conflict."""
+
+
+@dataclass(eq=False, slots=True)
+class CallerSession:
+    """One caller's session. ``used`` and ``listed`` are moments of the clock; ``busy`` counts who is using it.
+
+    ``rights`` are those with which the tools were listed: tokens of one principal may have different scopes.
+    """
+
+    conversation: Conversation
+    used: float
+    listening: SharedListener = field(init=False)
+    busy: int = field(default=0, init=False)
+    tools: Sequence[dict[str, Any]] = field(default=(), init=False)
+    places: Mapping[str, int] = field(default_factory=dict, init=False)
+    listed: float = field(default=float("-inf"), init=False)
+    rights: object = field(default=None, init=False)
+    is_ready: bool = field(default=False, init=False)
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self.listening = SharedListener(self.conversation.listen)
+
+    def __repr__(self) -> str:
+        return f"<CallerSession of {self.conversation!r}: {self.busy} busy>"
+
+    def known(self, name: str) -> dict[str, Any] | None:
+        """The tool of that name on the list that was read last."""
+        place = self.places.get(name)
+        return self.tools[place] if place is not None else None
+
+
 @dataclass(eq=False, slots=True)
 class HttpSessions:
     """The requests of callers over HTTP to ``server``, each caller in an adapter session of its own.
 
-    ``era`` tells which era the server was last found to speak, if somebody watches it. ``clock`` is in seconds;
-    ``background`` does the work that nobody waits for. ``rows`` tell of the sessions that other processes have opened;
+    ``sessions`` is the session map. ``era`` tells which era the server was last found to speak, if somebody watches it.
+    ``background`` does the work that nobody waits for. ``rows`` lead to the sessions that other processes have opened;
     None where there is no other.
     """
 
     relay: Exchanges
+    sessions: Sessions
     server: Server
     background: BackgroundTasks
-    clock: Callable[[], float]
     era: Callable[[], Era | None] = field(default=lambda: None, kw_only=True)
-    rows: SessionRows | None = field(default=None, kw_only=True)
+    rows: SealedStore | None = field(default=None, kw_only=True)
     bounds: SessionBounds = field(default=BOUNDS, kw_only=True)
     _found: Era | None = field(default=None, init=False)
     _sessions: OrderedDict[CallerKey, CallerSession] = field(default_factory=OrderedDict, init=False)
@@ -88,7 +159,7 @@ class HttpSessions:
         async def listing(session: CallerSession) -> Sequence[dict[str, Any]]:
             found = await _all(session.conversation, who, "tools/list")
             session.tools, session.places = found, await in_turns(_places(found))
-            session.listed = self.clock()
+            session.listed = self.sessions.clock()
             access = self.server.stages.access
             session.rights = None if access is None else access.rights_of(who.caller)
             return found
@@ -101,7 +172,7 @@ class HttpSessions:
         access = self.server.stages.access
         if (
             session is None
-            or self.clock() - session.listed >= KNOWN_FOR
+            or self.sessions.clock() - session.listed >= KNOWN_FOR
             or name not in session.places
             or (access is not None and session.rights != access.rights_of(who.caller))
         ):
@@ -186,7 +257,7 @@ class HttpSessions:
         if session is not None:
             kept = session.conversation.session
         else:
-            kept = None if self.rows is None else await self.rows.find(key)
+            kept = None if self.rows is None else (await self._row(self.rows, key))[1]
         return None if kept is None else session_key(kept.id)
 
     # --- holding ----------------------------------------------------------------------------------------------
@@ -203,11 +274,10 @@ class HttpSessions:
         session = self._take(key)
         session.busy += 1
         try:
-            await self._open(session, who)
+            await self._open(session, key, who)
             return await act(session)
         except (SessionMissing, SessionUnknown):
             self._forget(key, session)
-            await session.forget()
             raise
         except UpstreamBroken:
             # Perhaps it speaks another era by now. A session stays, for there are files in it.
@@ -217,29 +287,90 @@ class HttpSessions:
             raise
         finally:
             session.busy -= 1
-            session.used = self.clock()
+            self._note_use(session)
             if not session.is_ready and not session.busy:
                 self._forget(key, session)
-            # A shared one that is forgotten here may go on elsewhere, and ends when it is due.
-            if not session.busy and self._sessions.get(key) is not session and not session.is_shared:
+            # One that other processes know goes on there.
+            if not session.busy and self._sessions.get(key) is not session and self.rows is None:
                 self.background.run(session.conversation.close())
 
     def _key_of(self, who: Who) -> CallerKey:
         party = party_of(who.caller) if self.server.apart else who.principal
         return CallerKey(who.principal, who.tab, party, who.answers)
 
-    async def _open(self, session: CallerSession, who: Who) -> None:
-        """Have the session be open. One that another process kept first is used in place of its own."""
-        if not session.is_ready:
-            surplus = await session.open(who)
-            self._found = session.conversation.era
-            if surplus is not None:
-                self.background.run(self._end(surplus))
-        await session.tell_use()
+    def _note_use(self, session: CallerSession) -> None:
+        session.used = self.sessions.clock()
+        if session.conversation.session is not None:
+            self.sessions.known(session_key(session.conversation.session.id))
 
-    async def _end(self, kept: KeptSession) -> None:
-        """End a session that no caller has any more."""
-        await self._in(kept).close()
+    @property
+    def _table(self) -> str:
+        return f"http:{self.server.id}"
+
+    async def _open(self, session: CallerSession, key: CallerKey, who: Who) -> None:
+        """Have the session be open, once for all who come at once. Raises AdapterError."""
+        async with session.opening:
+            if session.is_ready:
+                return
+            if self.rows is None or session.conversation.era is Era.MODERN:
+                await session.conversation.open(who, self.bounds.idle)
+            else:
+                await self._open_for_all(self.rows, session.conversation, key, who)
+            session.is_ready, self._found = True, session.conversation.era
+
+    async def _open_for_all(
+        self, rows: SealedStore, conversation: Conversation, key: CallerKey, who: Who
+    ) -> None:
+        """Go on in the session that another process has opened for this caller, or open the one for all."""
+        version, kept = await self._in_use(rows, key)
+        if kept is None:
+            # It is open if the store failed before the row was written.
+            if not conversation.is_open:
+                await conversation.open(who, self.bounds.idle)
+            own = conversation.session
+            if own is None:
+                return
+            # Not orjson, which refuses the surrogates that a principal may hold.
+            plain, due = json.dumps(own._asdict()).encode(), self._due()
+            try:
+                await rows.put(self._table, key.row, plain, expected=version, due=due)
+            except Conflict:
+                self.background.run(self._in(own).close())
+                _, kept = await self._in_use(rows, key)
+                if kept is None:
+                    raise SessionUnknown() from None
+        if kept is not None:
+            conversation.adopt(kept)
+
+    def _due(self) -> float:
+        """The time until which a row is kept: longer than the session to which it leads."""
+        return self.sessions.clock() + 2 * self.bounds.idle
+
+    async def _row(self, rows: SealedStore, key: CallerKey) -> tuple[int, KeptSession | None]:
+        """The version of a caller's row, and the session to which it leads."""
+        row = await rows.store.get(self._table, key.row)
+        if row is None:
+            return ABSENT, None
+        plain = await rows.opened(self._table, row)
+        return row.version, None if plain is None else _decoded(plain)
+
+    async def _in_use(self, rows: SealedStore, key: CallerKey) -> tuple[int, KeptSession | None]:
+        """As ``_row``, if the session is open: whoever was about to end it leaves it."""
+        version, kept = await self._row(rows, key)
+        with suppress(SessionUnknown):
+            if kept is not None:
+                await self._renew(kept, self.bounds.idle)
+                return version, kept
+        return version, None
+
+    async def _renew(self, kept: KeptSession, idle: float) -> bool:
+        """Write down that a session is used, and idle after so many seconds; True if nobody has written it since it was
+        opened. Raises SessionUnknown, StoreUnavailable.
+        """
+        session = await self.sessions.find(kept.id, self.server.id, kept.principal)
+        row, record = await self.sessions.record(session)
+        await self.sessions.remap(session, row, record.seen(self.sessions.clock(), idle))
+        return row.version == 1
 
     def _in(self, kept: KeptSession) -> Conversation:
         """A conversation in a session that is open."""
@@ -247,31 +378,35 @@ class HttpSessions:
         conversation.adopt(kept)
         return conversation
 
+    async def _leave(self, session: CallerSession) -> None:
+        """Do without a session. It ends at once, or soon where other processes may be using it."""
+        kept = session.conversation.session
+        with suppress(AdapterError):
+            if self.rows is None or kept is None or await self._renew(kept, self.bounds.idle * SOON):
+                await session.conversation.close()
+
     def _take(self, key: CallerKey) -> CallerSession:
         session = self._sessions.get(key)
-        if session is not None and self._may_be_over(session):
+        if session is not None and self.rows is not None and self._is_idle(session):
+            # Another process may be ending it.
             self._forget(key, session)
-            self.background.run(session.leave())
             session = None
         if session is None:
             self._make_room()
-            era = self.era() or self._found
             conversation = Conversation(
                 self.relay,
                 self.server,
-                era,
+                self.era() or self._found,
                 self.background,
                 answers=key.answers,
                 first_id=1 if self.rows is None else _first_id(),
             )
-            session = CallerSession(key, conversation, self.clock, self.rows, self.bounds.idle * TOLD)
-            self._sessions[key] = session
+            session = self._sessions[key] = CallerSession(conversation, self.sessions.clock())
         self._sessions.move_to_end(key)
         return session
 
-    def _may_be_over(self, session: CallerSession) -> bool:
-        """Tell whether another process may be ending a session, because it was not used here for so long."""
-        return session.is_shared and not session.busy and self.clock() - session.used >= self.bounds.idle
+    def _is_idle(self, session: CallerSession) -> bool:
+        return not session.busy and self.sessions.clock() - session.used >= self.bounds.idle
 
     def _may_keep_stream(self, session: CallerSession) -> bool:
         """Tell whether there is a stream for this session: MCP clients need some of those that the server allows."""
@@ -290,7 +425,7 @@ class HttpSessions:
             )
         key, session = resting
         self._forget(key, session)
-        self.background.run(session.give_up())
+        self.background.run(self._leave(session))
 
     def _forget(self, key: CallerKey, session: CallerSession) -> None:
         """Let the next request begin anew; who uses the session last closes it."""
@@ -299,43 +434,33 @@ class HttpSessions:
             del self._sessions[key]
 
     async def tidy(self) -> None:
-        """Close the sessions that have been idle. Raises StoreUnavailable."""
-        since = self.clock() - self.bounds.idle
-        idle = [(key, each) for key, each in self._sessions.items() if not each.busy and each.used <= since]
-        for key, session in idle:
-            self._forget(key, session)
-        await _close(session for _, session in idle)
+        """Forget the sessions that have been idle, which the cleanup of all sessions ends. Raises StoreUnavailable."""
+        for key, session in list(self._sessions.items()):
+            if session.busy:
+                self._note_use(session)
+            elif self._is_idle(session):
+                self._forget(key, session)
         if self.rows is not None:
-            for _, session in idle:
-                self.background.run(session.leave())
-            await asyncio.gather(*(each.tell_use() for each in self._sessions.values() if each.busy))
-            await self._end_overdue(self.rows)
-
-    async def _end_overdue(self, rows: SessionRows) -> None:
-        """End what no process has used for too long, a few at once. Raises StoreUnavailable."""
-        found: list[KeptSession] = []
-        try:
-            async for kept in rows.overdue():
-                found.append(kept)
-                if len(found) == SWEPT:
-                    ending, found = found, []
-                    await asyncio.gather(*map(self._end, ending))
-        finally:
-            # Also where the store fails in the middle: no other process finds these any more.
-            await asyncio.gather(*map(self._end, found))
+            await self.rows.store.touch(self._table, {key.row: self._due() for key in self._sessions})
+            await delete_overdue(self.rows.store, self._table, self.sessions.clock())
 
     async def close(self, within: float) -> None:
-        """Close the sessions of this process alone, upstream as far as that takes no longer than ``within`` seconds."""
+        """Close the sessions that no other process can go on in, upstream as far as that takes no longer than
+        ``within`` seconds.
+        """
         sessions, self._sessions = self._sessions, OrderedDict()
         for session in sessions.values():
             session.listening.let_go()
-        await _close(sessions.values(), within)
+        if self.rows is None:
+            await asyncio.gather(*(each.conversation.close(within) for each in sessions.values()))
 
 
-async def _close(sessions: Iterable[CallerSession], within: float = CLOSE_SECONDS) -> None:
-    """Close sessions but for those that other processes may go on in, which end when they are due."""
-    alone = [session for session in sessions if not session.is_shared]
-    await asyncio.gather(*(each.conversation.close(within) for each in alone))
+def _decoded(plain: bytes) -> KeptSession | None:
+    """The session that was written; None for what another version wrote."""
+    match json.loads(plain):
+        case {"principal": str(principal), "id": str(session_id), "version": str(version)}:
+            return KeptSession(principal, session_id, version)
+    return None
 
 
 def _first_id() -> int:

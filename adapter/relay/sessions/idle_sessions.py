@@ -84,10 +84,10 @@ class LastSeen:
             await asyncio.sleep(0)
 
     async def _write(self, used: list[Session]) -> None:
-        dues = {session.key: self._due(session) for session in used}
+        dues = {session.key: due for session in used if (due := self._due(session)) is not None}
         for session in used:
             session.touched = False
-        if self._idle_ttl is None:
+        if not dues:
             return
         try:
             await self._store.touch(TABLE, dues)
@@ -96,8 +96,10 @@ class LastSeen:
                 session.touched = True
             raise
 
-    def _due(self, session: Session) -> float:
-        ttl = self._idle_ttl or 0.0
+    def _due(self, session: Session) -> float | None:
+        ttl = self._sessions.limits.idle_of(session.idle)
+        if ttl is None:
+            return None
         if session.in_flight and self._store.shared:
             # It is in use for as long as its requests take, which no other process can see.
             return self._sessions.clock() + max(ttl, 2 * self.interval)
@@ -306,7 +308,7 @@ class IdleSessions:
         Half of the time that a session may idle at most: any use that is not written yet moves it further, so its row
         still tells if it was used.
         """
-        ttl = self.sessions.limits.idle_ttl
+        ttl = self.sessions.limits.idle_of(record.times.idle)
         return min(put_off, max(SHORTEST, ttl / 2)) if record.state is SessionState.OPEN and ttl else put_off
 
     async def is_idle(self, due: DueSession) -> bool:
@@ -324,30 +326,37 @@ class IdleSessions:
         session = self.sessions.cache.get(key)
         if session is None:
             return True
-        ttl = self.sessions.limits.idle_ttl or 0.0
+        ttl = self.sessions.limits.idle_of(session.idle) or 0.0
         return not session.in_flight and self.sessions.clock() >= session.last_seen + ttl
 
     async def lay_to_rest(self, due: DueSession) -> None:
-        """Turn an idle session into a tombstone, unless it was used meanwhile. Raises StoreUnavailable."""
-        row, slots = due.row, self.sessions.slots
+        """Turn an idle session into a tombstone, or delete one that has a limit of its own, unless it was used
+        meanwhile. Raises StoreUnavailable.
+        """
+        row, sessions, store = due.row, self.sessions, self.sessions.store
         if not await self.is_idle(due):
             return
-        slot = None if slots is None else await slots.of(row.key)
-        record = self.sessions.last_known(row)
+        slot = None if sessions.slots is None else await sessions.slots.of(row.key)
+        record = sessions.last_known(row)
         resting = replace(
             record,
             state=advance(record.state, Event.EXPIRED_IDLE),
             upstream=record.upstream._replace(id=None),
         )
         with contextlib.suppress(Conflict):
-            due_then = self.sessions.due(resting)
-            await self.sessions.store.put(TABLE, row.key, encode(resting), expected=row.version, due=due_then)
-            self.sessions.cache.changed(row.key)
-            self.sessions.cache.drop(row.key)
-            if slots is not None:
-                await slots.give_back(row.key, slot)
-            if self.sessions.on_event is not None:
-                self.sessions.on_event(due.server, "idle")
+            if record.times.idle is None:
+                due_then = sessions.due(resting)
+                await store.put(TABLE, row.key, encode(resting), expected=row.version, due=due_then)
+            else:
+                await store.delete(TABLE, row.key, expected=row.version)
+            sessions.cache.changed(row.key)
+            sessions.cache.drop(row.key)
+            if sessions.slots is not None:
+                await sessions.slots.give_back(row.key, slot)
+            if sessions.on_event is not None:
+                sessions.on_event(due.server, "idle" if record.times.idle is None else "ended")
+            if record.times.idle is not None:
+                await sessions.tell_end(row.key)
 
     async def forget(self, row: Row) -> None:
         """Delete a session whose time is over and whose upstream session is closed, unless it was revived since ``row``

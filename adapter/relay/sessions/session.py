@@ -109,7 +109,8 @@ class Session:
     ``upstream_id``, ``protocol_version`` and ``generation`` are those of its UpstreamSession. ``version`` is that of
     the row that it was read from or written to; it was right in ``epoch`` (see SessionCache).
 
-    ``asleep``: an idle session that was asked for again; it needs a new upstream session before anything is sent.
+    ``idle`` is that of its record. ``asleep``: an idle session that was asked for again; it needs a new upstream
+    session before anything is sent.
     ``unnamed``: it has no id, and belongs to all requests of a principal that name none. ``touched``: its ``last_seen``
     is not written yet. ``renewal`` is the one task that replaces its upstream session, while there is one. ``guarded``
     are the calls whose answers have to pass stages. ``streams`` end the answers to its GETs when the session does;
@@ -128,6 +129,7 @@ class Session:
     version: int = ABSENT
     epoch: int = STALE
     unnamed: bool = False
+    idle: float | None = None
     in_flight: int = field(default=0, init=False)
     touched: bool = field(default=False, init=False)
     renewal: asyncio.Task[None] | None = field(default=None, init=False, repr=False)
@@ -158,7 +160,7 @@ class Session:
         is_renewed = upstream.generation != self.generation
         self.upstream_id, self.generation = upstream.id, upstream.generation
         self.protocol_version = upstream.protocol_version
-        self.asleep = record.state is SessionState.IDLE
+        self.asleep, self.idle = record.state is SessionState.IDLE, record.times.idle
         return is_renewed
 
     def hold(self, end: Callable[[], None]) -> None:

@@ -83,7 +83,7 @@ class SessionCache(RowReads, StoreListener):
         """Know a session by its row, which was right in that epoch."""
         session = self.get(key)
         if session is None:
-            upstream, (created, seen) = record.upstream, record.times
+            upstream, (created, seen, idle) = record.upstream, record.times
             session = self.open[key] = Session(
                 key,
                 record.server,
@@ -97,6 +97,7 @@ class SessionCache(RowReads, StoreListener):
                 version=version,
                 epoch=epoch,
                 unnamed=key.startswith(UNNAMED),
+                idle=idle,
             )
             if len(self.open) > MOST_KNOWN:
                 self.crowded.set()

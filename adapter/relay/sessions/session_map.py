@@ -377,7 +377,7 @@ class Sessions:
     def last_known(self, row: Row) -> SessionRecord:
         """The record with the time it was last seen, which for an open session only the row's ``due`` tells."""
         record = decode(row.value)
-        ttl = self.limits.idle_ttl
+        ttl = self.limits.idle_of(record.times.idle)
         if record.state is not SessionState.OPEN or ttl is None or row.due is None:
             return record
         return record.seen(max(record.times.last_seen, row.due - ttl))

@@ -146,6 +146,7 @@ class UpstreamSessions:
                     upstream,
                     SessionState.OPEN,
                     self.sessions.clock(),
+                    ask.idle,
                 )
                 ask.server.issues_ids = upstream_session is not None
                 session_id = await self.sessions.create(record, place, ask.opens)

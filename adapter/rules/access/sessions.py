@@ -113,10 +113,11 @@ class UpstreamSession(NamedTuple):
 
 
 class SessionTimes(NamedTuple):
-    """Unix seconds."""
+    """Unix seconds. ``idle``: the session is over when nobody has used it for so many; None: it rests as all do."""
 
     created: float
     last_seen: float
+    idle: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +141,16 @@ class SessionRecord:
         upstream: UpstreamSession,
         state: SessionState,
         now: float,
+        idle: float | None = None,
     ) -> SessionRecord:
         """The record of a session that is first written down at ``now``."""
-        return cls(server, principal, Handshake(initialize), upstream, state, SessionTimes(now, now))
+        times = SessionTimes(now, now, idle)
+        return cls(server, principal, Handshake(initialize), upstream, state, times)
 
-    def seen(self, now: float) -> SessionRecord:
-        """The record of a session that was last used at ``now``."""
-        return replace(self, times=SessionTimes(self.times.created, now))
+    def seen(self, now: float, idle: float | None = None) -> SessionRecord:
+        """The record of a session that was last used at ``now``; it keeps its limit unless it is given another."""
+        created, _, own = self.times
+        return replace(self, times=SessionTimes(created, now, own if idle is None else idle))
 
 
 _FORMAT = 1
@@ -172,6 +176,8 @@ def encode(record: SessionRecord) -> bytes:
         "last_seen": record.times.last_seen,
         "reason": record.reason,
     }
+    if record.times.idle is not None:
+        fields["idle"] = record.times.idle
     # orjson refuses the surrogates that header text may hold. One Latin-1 character per byte holds any bytes,
     # and leaves ASCII, so nearly all of it, readable in the store.
     for name in _TEXTS:
@@ -202,7 +208,7 @@ def decode(data: bytes) -> SessionRecord:
                 fields["generation"],
             ),
             state=SessionState(fields["state"]),
-            times=SessionTimes(fields["created"], fields["last_seen"]),
+            times=SessionTimes(fields["created"], fields["last_seen"], fields.get("idle")),
             reason=_optional_text(fields["reason"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -230,6 +236,10 @@ class SessionLimits:
     allow_revival: bool = True
     tombstone_ttl: float = 86400.0
 
+    def idle_of(self, own: float | None) -> float | None:
+        """The seconds for which a session may idle that has such a limit of its ``own``."""
+        return own if self.idle_ttl is None else self.idle_ttl if own is None else min(own, self.idle_ttl)
+
 
 def due(record: SessionRecord, limits: SessionLimits) -> float | None:
     """When the cleanup is to look at this session, in Unix seconds; None: never.
@@ -240,7 +250,9 @@ def due(record: SessionRecord, limits: SessionLimits) -> float | None:
     last_seen = record.times.last_seen
     match record.state:
         case SessionState.OPEN:
-            return None if limits.idle_ttl is None else last_seen + limits.idle_ttl
+            own = record.times.idle
+            ttl = limits.idle_ttl if own is None else limits.idle_of(own)
+            return None if ttl is None else last_seen + ttl
         case SessionState.IDLE:
             return last_seen + (limits.idle_ttl or 0.0) + limits.tombstone_ttl
         case SessionState.REVOKED:

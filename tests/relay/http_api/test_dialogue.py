@@ -67,7 +67,7 @@ async def test_a_question_is_answered_from_another_process(asked: Question) -> N
     """The client declared that it can be asked; the answer finds its session by the question alone."""
     serving, question = asked
     relaying = serving.relaying
-    other = HttpSessions(relaying.relay, relaying.server, relaying.background, relaying.clock)
+    other = HttpSessions(relaying.relay, relaying.sessions, relaying.server, relaying.background)
     serving.upstream.then(
         Expect("POST", lambda body: orjson.loads(body) == {"jsonrpc": "2.0", "id": 7, "result": COUNTED}),
         ScriptedAnswer(202),

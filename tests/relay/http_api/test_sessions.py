@@ -113,12 +113,21 @@ class Serving:
         self.relaying = Relaying(self.upstream, stages or StageTable(), MemoryStore())
         self.relaying.server.rules.passthrough = frozenset({"x-team", "authorization"})
         self.sessions = HttpSessions(
-            self.relaying.relay, self.relaying.server, self.relaying.background, self.relaying.clock, **more
+            self.relaying.relay,
+            self.relaying.sessions,
+            self.relaying.server,
+            self.relaying.background,
+            **more,
         )
 
     @property
     def methods(self) -> list[str]:
         return [said(request)["method"] for request in self.upstream.requests if "method" in said(request)]
+
+    async def tidy(self) -> None:
+        """A round of the cleanup."""
+        await self.sessions.tidy()
+        await self.relaying.cleanup.run_once()
 
     async def played(self) -> None:
         """Wait until everything expected has come."""
@@ -451,10 +460,10 @@ async def test_idle_sessions_are_closed() -> None:
     serving = Serving(*opening(), call(2, answer(2, DONE)), ENDED, bounds=SessionBounds(idle=10))
     await serving.sessions.call(ANN, "save", {})
     serving.relaying.clock.now += 9
-    await serving.sessions.tidy()
+    await serving.tidy()
     assert await serving.sessions.key_of(ANN) is not None
     serving.relaying.clock.now += 1
-    await serving.sessions.tidy()
+    await serving.tidy()
     assert await serving.sessions.key_of(ANN) is None and serving.upstream.unplayed == []
 
 

@@ -10,9 +10,8 @@ import orjson
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.http_api.caller_session import SWEPT, TOLD, CallerKey, SessionRows, table_of
-from adapter.relay.http_api.callers import KeptSession
-from adapter.relay.http_api.sessions import BOUNDS, HttpSessions, SessionBounds, Who
+from adapter.relay.http_api.sessions import BOUNDS, SOON, CallerKey, HttpSessions, SessionBounds, Who
+from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.relay.stages import StageTable
 from adapter.rules.access.principals import Caller
 from adapter.state.sealed_rows import SealedRows
@@ -21,8 +20,10 @@ from tests.relay.http_api.test_sessions import ANN, DONE, JSON
 from tests.relay.relaying import Clock, Relaying
 from tests.state.shared import SharedMemory
 
+Secret = Callable[[bytes | None], Awaitable[bytes]]
+
 IDLE = 100.0
-TABLE = table_of("one")
+TABLE = "http:one"
 OPENED = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "u", "version": "1"}}
 
 
@@ -46,6 +47,8 @@ class LegacyServer:
             return WholeReply(200, [], b"")
         if request.method == "GET":
             return WholeReply(405)
+        if session in self.ended:
+            return WholeReply(404)
         message: dict[str, Any] = orjson.loads(request.body)
         fields, result = [JSON], OPENED if message["method"] == "initialize" else DONE
         if message["method"] == "initialize":
@@ -73,8 +76,8 @@ class Site:
         self.memory = SharedMemory()
         self.clock = Clock()
 
-    def process(self, most: int = BOUNDS.most) -> Process:
-        return Process(self, SessionBounds(IDLE, most))
+    def process(self, most: int = BOUNDS.most, secret: Secret | None = None) -> Process:
+        return Process(self, SessionBounds(IDLE, most), secret or _secret)
 
     def row_of(self, key: CallerKey) -> Any:
         return self.memory.rows.get(TABLE, key.row)
@@ -83,32 +86,39 @@ class Site:
 class Process:
     """One process of the adapter."""
 
-    def __init__(self, site: Site, bounds: SessionBounds) -> None:
+    def __init__(self, site: Site, bounds: SessionBounds, secret: Secret) -> None:
         self.store = site.memory.replica()
         self.relaying = Relaying(site.server, StageTable(), self.store, site.clock)
-        sealed = SealedRows(self.store, _secret)
         self.sessions = HttpSessions(
             self.relaying.relay,
+            self.relaying.sessions,
             self.relaying.server,
             self.relaying.background,
-            site.clock,
-            rows=SessionRows(sealed, "one", IDLE, IDLE * TOLD, site.clock),
+            rows=SealedRows(self.store, secret),
             bounds=bounds,
         )
 
     async def call(self, who: Who = ANN) -> None:
         assert await self.sessions.call(who, "save", {}) == DONE
 
-    async def sweep(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Tidy; ``act`` happens when it is about to delete Ann's row, which it has found overdue."""
+    async def tidy(self) -> None:
+        """What a process does at regular times."""
+        await self.sessions.tidy()
+        await self.relaying.last_seen.write()
+        await self.relaying.cleanup.run_once()
 
-        async def at_delete(_: str, key: str) -> None:
-            if key == ANNS.row:
+    async def sweep(self, act: Callable[[], Awaitable[None]], before: str) -> None:
+        """Tidy; ``act`` happens when it is about to do that, ``get`` or ``delete``, with the session that is idle."""
+
+        async def at(table: str, key: str) -> None:
+            if table == SESSIONS and key and self.store.calls[before] > seen:
                 self.store.before = None
                 await act()
 
-        self.store.before = at_delete
-        await self.sessions.tidy()
+        seen = self.store.calls[before]
+        self.store.before = at
+        await self.tidy()
+        assert self.store.before is None
 
     async def rest(self) -> None:
         """Wait until nothing is done in the background."""
@@ -171,8 +181,8 @@ async def test_a_session_in_use_elsewhere_is_not_idle() -> None:
     for _ in range(8):
         site.clock.now += IDLE / 2
         await second.call()
-        await first.sessions.tidy()
-        await second.sessions.tidy()
+        await first.tidy()
+        await second.tidy()
     assert repr(first.sessions) == "<HttpSessions of 'one': 0>"
     assert site.server.ended == [] and site.server.opened == 1
 
@@ -186,8 +196,8 @@ async def test_a_call_that_runs_keeps_its_session() -> None:
     await site.server.called.wait()
     for _ in range(4):
         site.clock.now += IDLE
-        await first.sessions.tidy()
-        await second.sessions.tidy()
+        await first.tidy()
+        await second.tidy()
     site.server.go.set()
     await running
     assert site.server.ended == []
@@ -200,10 +210,14 @@ async def test_an_idle_session_ends_once() -> None:
     await first.call()
     await first.sessions.close(within=5)
     assert site.server.ended == []
-    site.clock.now += IDLE * (1 + TOLD)
+    site.clock.now += IDLE
     third = site.process()
-    await asyncio.gather(second.sessions.tidy(), third.sessions.tidy())
-    assert site.server.ended == ["up-1"] and await site.row_of(ANNS) is None
+    for process in (second, third):
+        await process.tidy()
+    assert site.server.ended == ["up-1"] and await site.memory.rows.count(SESSIONS) == 0
+    site.clock.now += IDLE
+    await second.tidy()
+    assert await site.row_of(ANNS) is None
     await second.call()
     assert site.server.calls[-1][0] == "up-2"
 
@@ -249,9 +263,9 @@ async def test_a_session_that_makes_room_goes_on_elsewhere() -> None:
     running.append(asyncio.create_task(first.call(Who(Caller("bob")))))
     await site.server.called.wait()
     for _ in range(3):
-        site.clock.now += IDLE * TOLD
-        await second.sessions.tidy()
-        await first.sessions.tidy()
+        site.clock.now += IDLE * SOON
+        await second.tidy()
+        await first.tidy()
     site.server.go.set()
     await asyncio.gather(*running)
     assert site.server.ended == []
@@ -279,70 +293,40 @@ async def test_a_session_that_made_room_ends_soon() -> None:
     await second.call()
     await first.call(Who(Caller("bob")))
     await first.rest()
-    site.clock.now += IDLE * TOLD
-    await first.sessions.tidy()
+    site.clock.now += IDLE * SOON
+    await first.tidy()
     assert site.server.ended == ["up-1"]
 
 
-async def test_a_use_that_begins_while_it_is_ended_for_idleness() -> None:
+@pytest.mark.parametrize("user", [0, 1], ids=["where it was used", "elsewhere"])
+async def test_a_use_that_begins_while_it_is_ended_for_idleness(user: int) -> None:
     """Who was about to end the session leaves it, for it has found it overdue before."""
     site = Site()
-    first, second, third = site.process(), site.process(), site.process()
-    await first.call()
-    site.clock.now += IDLE * (1 + TOLD)
-    await third.sweep(second.call)
+    processes = site.process(), site.process()
+    await processes[0].call()
+    site.clock.now += IDLE
+    await site.process().sweep(processes[user].call, "get")
     assert site.server.ended == []
-    await second.call()
+    await processes[1].call()
     assert {session for session, _ in site.server.calls} == {"up-1"}
 
 
-async def test_a_session_that_is_idle_here_is_asked_for_anew() -> None:
-    """Another process may be ending it: the row tells."""
+async def test_a_use_that_begins_when_it_has_ended_upstream() -> None:
+    """It goes on in the same session of the adapter, so that its files are still there."""
     site = Site()
-    first, second = site.process(), site.process()
+    first, second, third = site.process(), site.process(), site.process()
     await first.call()
-    site.clock.now += IDLE * (1 + TOLD)
-    await second.sweep(first.call)
-    assert site.server.ended == []
-
-
-async def test_a_store_that_fails_while_sessions_are_ended() -> None:
-    """Those whose rows are deleted end all the same; the others in the next round."""
-    site = Site()
-    first, second = site.process(), site.process()
-    callers = [Who(Caller(f"caller-{number}")) for number in range(4)]
-    for who in callers:
-        await first.call(who)
-    site.clock.now += IDLE * (1 + TOLD)
-    left = [3]
-
-    async def fails(table: str, key: str) -> None:
-        if table == TABLE and key:
-            left[0] -= 1
-            if left[0] == 0:
-                raise StoreUnavailable("it is away")
-
-    second.store.before = fails
-    with pytest.raises(StoreUnavailable):
-        await second.sessions.tidy()
-    assert len(site.server.ended) == 2
-    await second.sessions.tidy()
-    assert len(set(site.server.ended)) == 4
-
-
-async def test_many_idle_sessions_end_in_one_round() -> None:
-    """More than are ended at once, or else more would come than go."""
-    site = Site()
-    process = site.process()
-    for number in range(2 * SWEPT + 1):
-        await process.call(Who(Caller(f"caller-{number}")))
-    site.clock.now += IDLE * (1 + TOLD)
-    await process.sessions.tidy()
-    assert len(set(site.server.ended)) == 2 * SWEPT + 1 and await site.memory.rows.count(TABLE) == 0
+    key = await first.sessions.key_of(ANN)
+    site.clock.now += IDLE
+    await third.sweep(second.call, "delete")
+    assert site.server.ended == ["up-1"]
+    await first.call()
+    assert [session for session, _ in site.server.calls] == ["up-1", "up-2", "up-2"]
+    assert await first.sessions.key_of(ANN) == await second.sessions.key_of(ANN) == key
 
 
 async def test_a_session_whose_row_another_process_replaced_ends() -> None:
-    """As under another key, or after the store was away: nobody else can find it to end it."""
+    """As under another key, or after the store was away: nobody can find it any more."""
     site = Site()
     first = site.process()
     await first.call()
@@ -350,9 +334,11 @@ async def test_a_session_whose_row_another_process_replaced_ends() -> None:
     await site.memory.rows.put(TABLE, ANNS.row, b"another key", due=row.due)
     second = site.process()
     await second.call()
-    site.clock.now += IDLE
-    await first.sessions.tidy()
-    await first.rest()
+    site.clock.now += IDLE / 2
+    await second.call()
+    site.clock.now += IDLE / 2
+    await second.tidy()
+    await first.tidy()
     assert site.server.ended == ["up-1"]
     await second.call()
     assert site.server.calls[-1][0] == "up-2"
@@ -377,15 +363,16 @@ async def test_rows_tell_a_reader_nothing() -> None:
     process = site.process()
     await process.call()
     row = await site.row_of(ANNS)
-    kept = await SessionRows(SealedRows(process.store, _secret), "one", IDLE, IDLE * TOLD, site.clock).find(
-        ANNS
-    )
-    assert kept is not None and kept.id.encode() not in row.value and b"ann" not in row.value
+    key = await process.sessions.key_of(ANN)
+    sealed = await SealedRows(process.store, _secret).opened(TABLE, row)
+    assert sealed is not None and orjson.loads(sealed)["id"].encode() not in row.value
+    assert key is not None and key.encode() not in row.value and b"ann" not in row.value
 
     async def another(_: bytes | None) -> bytes:
         return b"o" * 32
 
-    rows = SessionRows(SealedRows(process.store, another), "one", IDLE, IDLE * TOLD, site.clock)
-    assert await rows.find(ANNS) is None
-    own = KeptSession("ann", "mine", "2025-11-25")
-    assert (await rows.keep(ANNS, own))[0] == own == await rows.find(ANNS)
+    stranger = site.process(secret=another)
+    assert await stranger.sessions.key_of(ANN) is None
+    await stranger.call()
+    assert await site.process(secret=another).sessions.key_of(ANN) == await stranger.sessions.key_of(ANN)
+    assert await stranger.sessions.key_of(ANN) not in (None, key)
