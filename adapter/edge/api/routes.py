@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from adapter.edge.api.server_catalogue import ServerCatalogue, completion, prompt, resource
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
@@ -57,11 +57,13 @@ class ApiRoute(NamedTuple, Generic[Api]):
         return tuple(self.path.strip("/").split("/"))
 
 
-GO_ON: ApiRoute[ToolApi] = ApiRoute(_POST, "/tools/{name}/continue", partial(ToolApi.call, going_on=True))
+GO_ON: ApiRoute[ToolApi] = ApiRoute(
+    _POST, "/tools/{name}/continue", partial(ToolApi.call, going_on=True), "tools/call"
+)
 """The route of calls that asked for input, which a host's own tools do not."""
 
 ROUTES: tuple[ApiRoute[ToolApi], ...] = (
-    ApiRoute(_POST, "/tools/{name}/call", ToolApi.call),
+    ApiRoute(_POST, "/tools/{name}/call", ToolApi.call, "tools/call"),
     ApiRoute(_POST, "/tools/{name}/validate", ToolApi.validate),
     ApiRoute(_READ, "/tools", ToolApi.show_tools),
     ApiRoute(_READ, "/meta", ToolApi.show_meta),
@@ -155,56 +157,37 @@ class ServerRoutes:
         """The branches, to be tried in this order behind those of the console's data."""
         call, *others = ROUTES
         return (
-            *(self._branch(route, self._serve_catalogue) for route in CATALOGUE_ROUTES),
-            *(self._branch(route, self._serve_call) for route in (call, GO_ON)),
-            *(self._branch(route, self._serve_tools) for route in others),
-            self._branch(PREVIEW, self._serve_catalogue),
+            *(self._branch(route) for route in CATALOGUE_ROUTES),
+            *(self._branch(route, of_tools=True) for route in (call, GO_ON, *others)),
+            self._branch(PREVIEW),
             PatternBranch(self.path, 0, _READ, (), self._show_document, ("openapi.json",)),
         )
 
-    def _branch(self, route: ApiRoute[Api], serve: Callable[..., Awaitable[object]]) -> PatternBranch:
+    def _branch(self, route: ApiRoute[Any], *, of_tools: bool = False) -> PatternBranch:
         parts = ("{server}", *route.parts)
-        return PatternBranch(self.path, 0, route.methods, _EXPOSED, partial(serve, route), parts)
+        serve = partial(self._serve, route, of_tools)
+        return PatternBranch(self.path, 0, route.methods, _EXPOSED, serve, parts)
 
-    def _of(self, request: Request, server: str, extra: Extra) -> ServerCatalogue | None:
-        """What is served for a server; None of one that is not known, which was answered."""
-        api = self.apis.get(server)
+    async def _serve(
+        self, route: ApiRoute[Any], of_tools: bool, request: Request, names: Names, extra: Extra
+    ) -> None:
+        server, api = names[0], self.apis.get(names[0])
         if api is None:
             send(request, refused(404, f"Server not found: {server}"), extra)
-        return api
-
-    async def _serve_catalogue(
-        self, route: ApiRoute[ServerCatalogue], request: Request, names: Names, extra: Extra
-    ) -> None:
-        api = self._of(request, names[0], extra)
-        if api is None:
             return
+        serve = partial(route.serve, api.tools if of_tools else api, request, names[-1], extra)
         if route.recorded is None:
-            await route.serve(api, request, names[-1], extra)
+            await serve()
             return
-        with self._recorded(request, names[0], route.recorded) as outcome:
-            await route.serve(api, request, names[-1], extra)
-            outcome.ended(request.reply.status)
-
-    async def _serve_tools(
-        self, route: ApiRoute[ToolApi], request: Request, names: Names, extra: Extra
-    ) -> object:
-        api = self._of(request, names[0], extra)
-        return None if api is None else await route.serve(api.tools, request, names[-1], extra)
-
-    async def _serve_call(
-        self, route: ApiRoute[ToolApi], request: Request, names: Names, extra: Extra
-    ) -> None:
-        server, tool = names
-        api = self._of(request, server, extra)
-        if api is None:
-            return
-        span = None if self.spans is None else self.spans.begin_call(request.headers, server, tool)
-        with self._recorded(request, server, "tools/call", tool) as outcome:
+        tool = names[-1] if of_tools else None
+        span = None
+        if tool is not None and self.spans is not None:
+            span = self.spans.begin_call(request.headers, server, tool)
+        with self._recorded(request, server, route.recorded, tool) as outcome:
             try:
-                answered = await route.serve(api.tools, request, tool, extra)
+                answered = await serve()
                 # The status of an event stream is that of its beginning, whatever came of the call.
-                outcome.ended(answered.status if isinstance(answered, HttpOutcome) else None)
+                outcome.ended(answered.status if isinstance(answered, HttpOutcome) else request.reply.status)
             finally:
                 if self.spans is not None and span is not None:
                     word = outcome.word
