@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
 from adapter.errors import BadJson, UpstreamBroken
 from adapter.relay.background import in_turns
-from adapter.relay.exchange import POST_FIELDS, ClientRequest, ClientResponse, Sender, forwardable
+from adapter.relay.exchange import ClientResponse
 from adapter.relay.replies import LARGE, too_large
-from adapter.relay.server import Server
-from adapter.relay.sessions.inner_client import ACCEPT, MODERN_VERSION
-from adapter.rules.access.principals import Caller, party_of
+from adapter.rules.access.principals import Caller
 from adapter.rules.tools.lists import long_response
-from adapter.wire.envelope import METHOD_NOT_FOUND, dump, envelope_of, parse, response_in
-from adapter.wire.eras import Era, encode_mirror
+from adapter.wire.envelope import METHOD_NOT_FOUND, parse, response_in
 
 NO_INPUT = "The tool asks for more input, which a call over HTTP cannot give."
 
@@ -23,8 +19,6 @@ Message = dict[str, Any]
 """A JSON-RPC message."""
 
 INITIALIZED: Message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-
-_OWN_FIELDS = POST_FIELDS | {"mcp-method", "mcp-name"}
 
 
 class ToolRefused(Exception):
@@ -72,59 +66,6 @@ class KeptSession(NamedTuple):
     principal: str
     id: str
     version: str | None
-
-
-@dataclass(slots=True)
-class Asks:
-    """Makes requests to ``server``, in the legacy ``session`` once there is one."""
-
-    server: Server
-    session: KeptSession | None = None
-
-    def post(
-        self, who: Who, era: Era, message: Message, mirrors: Iterable[tuple[str, str]] = ()
-    ) -> ClientRequest:
-        """A message; ``mirrors`` are further fields that a modern upstream wants of it. Raises BadRequest."""
-        headers = [*self._passed(who), ("Content-Type", "application/json")]
-        if era is Era.MODERN:
-            headers += [*_mirrored(message), *mirrors]
-        ask = self._ask(who, era, "POST", headers)
-        ask.body = dump(message)
-        ask.envelope = envelope_of(message, ask.body)
-        return ask
-
-    def listen(self, who: Who, last_id: str) -> ClientRequest:
-        """A legacy stream, taken up again behind that event; a new one without any. Raises BadRequest."""
-        if not last_id:
-            return self._ask(who, Era.LEGACY, "GET", self._passed(who))
-        return self._ask(who, Era.LEGACY, "GET", [*self._passed(who), ("Last-Event-ID", last_id)], last_id)
-
-    def end(self, session: KeptSession) -> ClientRequest:
-        """The end of the legacy session, without a request of its caller."""
-        return self._ask(
-            Who(Caller(session.principal, "http")), Era.LEGACY, "DELETE", list(self.server.rules.static)
-        )
-
-    def _ask(
-        self, who: Who, era: Era, method: str, headers: list[tuple[str, str]], last_id: str | None = None
-    ) -> ClientRequest:
-        session_id, version = None, None
-        if era is Era.MODERN:
-            version = MODERN_VERSION
-        elif self.session is not None:
-            _, session_id, version = self.session
-        headers += [("Accept", ACCEPT), ("Accept-Encoding", "identity")]
-        if version is not None:
-            headers.append(("MCP-Protocol-Version", version))
-        party = party_of(who.caller) if self.server.apart else ""
-        sender = Sender(era, who.principal, session_id, version, last_id, who.caller, who.base, party)
-        return ClientRequest(self.server, method, sender, headers)
-
-    def _passed(self, who: Who) -> list[tuple[str, str]]:
-        """The fields of the caller's own request that may go upstream. Raises BadRequest for one that has to."""
-        passed = self.server.rules.passed(who.caller.fields.items(), who.caller.withheld)
-        passed = forwardable(passed, drop=_OWN_FIELDS)
-        return [each for each in passed if not each[0].lower().startswith("mcp-param-")]
 
 
 # --- answers --------------------------------------------------------------------------------------------------
@@ -210,11 +151,3 @@ def result_of(response: Mapping[str, Any]) -> dict[str, Any]:
     if kind not in (None, "complete"):
         raise ToolRefused(METHOD_NOT_FOUND, NO_INPUT)
     return result
-
-
-def _mirrored(message: Message) -> list[tuple[str, str]]:
-    """The headers of a modern request that repeat parts of its body."""
-    method, params = message["method"], message["params"]
-    name = params.get("uri") if method == "resources/read" else params.get("name")
-    mirror = [] if name is None else [("Mcp-Name", encode_mirror(name))]
-    return [("Mcp-Method", method), *mirror]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from adapter.errors import (
@@ -27,15 +27,17 @@ from adapter.relay.background import BackgroundTasks, breathe, slices
 from adapter.relay.call.dispatch import CLOSE_SECONDS
 from adapter.relay.exchange import (
     LATEST_LEGACY,
+    POST_FIELDS,
     ClientRequest,
     ClientResponse,
     Exchanges,
+    Sender,
+    forwardable,
     requests_of,
     silence_of,
 )
 from adapter.relay.http_api.callers import (
     INITIALIZED,
-    Asks,
     KeptSession,
     Message,
     StreamEnd,
@@ -49,20 +51,23 @@ from adapter.relay.http_api.callers import (
     result_of,
     whole_body,
 )
-from adapter.relay.http_api.dialogue import CAPABILITIES, Dialogue, ReplyAddress
+from adapter.relay.http_api.dialogue import CAPABILITIES, Dialogue, ReplyAddress, SharedListener
 from adapter.relay.replies import EVENT_STREAM, RESUMPTIONS, is_encoded, media_type, too_large
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import (
+    ACCEPT,
     INITIALIZE_PARAMS,
     LONGEST_RETRY,
+    MODERN_VERSION,
     NO_CAPABILITIES,
     modern_meta,
     rpc_request,
 )
 from adapter.rules.access.access_rules import SHAPES
+from adapter.rules.access.principals import Caller, party_of
 from adapter.upstream.port import header, silent, until
-from adapter.wire.envelope import METHOD_NOT_FOUND
-from adapter.wire.eras import Era
+from adapter.wire.envelope import METHOD_NOT_FOUND, dump, envelope_of
+from adapter.wire.eras import Era, encode_mirror
 from adapter.wire.sse import SseReader
 
 Tell = Callable[[dict[str, Any]], Awaitable[None]]
@@ -79,6 +84,7 @@ LISTS = {shape.method: shape.key for shape in SHAPES.values()}
 SHORTEST_RETRY = 1000
 """Milliseconds before a stream that the server ended is opened again."""
 
+_OWN_FIELDS = POST_FIELDS | {"mcp-method", "mcp-name"}
 _UNANSWERED = "The upstream server ended its answer without a response."
 _PROGRESS = ("progress", "total", "message")
 _NEWS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
@@ -97,6 +103,11 @@ class Conversation:
     """Speaks to ``server`` for one caller; ``era`` is the one it is thought to speak, None while that is not known.
 
     With ``answers`` it declares that a person can be asked. Its requests are counted from ``first_id``.
+
+    ``session`` is its adapter session; None where the era knows none, or it is not open. For who holds it: ``used`` is
+    when that was, ``busy`` counts who is using it, ``is_ready`` tells that other processes find it. ``tools`` are those
+    that were ``listed`` last, in ``places`` by their names, with ``rights``: tokens of one principal may have different
+    scopes.
     """
 
     def __init__(
@@ -111,27 +122,82 @@ class Conversation:
     ) -> None:
         self._relay = relay
         self._capabilities = CAPABILITIES if answers else NO_CAPABILITIES
-        self._asks = Asks(server)
+        self._server = server
         self._background = background
         self._ids = itertools.count(first_id)
         self._replies = asyncio.Semaphore(MOST_REPLIES)
         self._has_streams = False
         self.era = era
-        self.is_open = False
+        self.session: KeptSession | None = None
+        self.is_open = self.is_ready = False
+        self.opening = asyncio.Lock()
+        self.listening = SharedListener(self.listen)
+        self.busy = 0
+        self.used = self.listed = float("-inf")
+        self.tools: Sequence[dict[str, Any]] = ()
+        self.places: Mapping[str, int] = {}
+        self.rights: object = None
 
     def __repr__(self) -> str:
         era = self.era.value if self.era and self.is_open else "not open"
-        return f"<Conversation with {self._asks.server.id!r}: {era}>"
+        return f"<Conversation with {self._server.id!r}: {era}>"
 
-    @property
-    def session(self) -> KeptSession | None:
-        """Its adapter session; None where the era knows none, or it is not open."""
-        return self._asks.session
+    def known(self, name: str) -> dict[str, Any] | None:
+        """The tool of that name on the list that was read last."""
+        place = self.places.get(name)
+        return self.tools[place] if place is not None else None
 
     def adopt(self, session: KeptSession) -> None:
         """Go on in a session that is open."""
-        self._asks.session = session
+        self.session = session
         self.era, self.is_open = Era.LEGACY, True
+
+    # --- its requests -----------------------------------------------------------------------------------------
+
+    def _post(
+        self, who: Who, era: Era, message: Message, mirrors: Iterable[tuple[str, str]] = ()
+    ) -> ClientRequest:
+        """A message; ``mirrors`` are further fields that a modern upstream wants of it. Raises BadRequest."""
+        headers = [*self._passed(who), ("Content-Type", "application/json")]
+        if era is Era.MODERN:
+            headers += [*_mirrored(message), *mirrors]
+        ask = self._ask(who, era, "POST", headers)
+        ask.body = dump(message)
+        ask.envelope = envelope_of(message, ask.body)
+        return ask
+
+    def _stream(self, who: Who, last_id: str) -> ClientRequest:
+        """A legacy stream, taken up again behind that event; a new one without any. Raises BadRequest."""
+        if not last_id:
+            return self._ask(who, Era.LEGACY, "GET", self._passed(who))
+        return self._ask(who, Era.LEGACY, "GET", [*self._passed(who), ("Last-Event-ID", last_id)], last_id)
+
+    def _delete(self, session: KeptSession) -> ClientRequest:
+        """The end of the legacy session, without a request of its caller."""
+        return self._ask(
+            Who(Caller(session.principal, "http")), Era.LEGACY, "DELETE", list(self._server.rules.static)
+        )
+
+    def _ask(
+        self, who: Who, era: Era, method: str, headers: list[tuple[str, str]], last_id: str | None = None
+    ) -> ClientRequest:
+        session_id, version = None, None
+        if era is Era.MODERN:
+            version = MODERN_VERSION
+        elif self.session is not None:
+            _, session_id, version = self.session
+        headers += [("Accept", ACCEPT), ("Accept-Encoding", "identity")]
+        if version is not None:
+            headers.append(("MCP-Protocol-Version", version))
+        party = party_of(who.caller) if self._server.apart else ""
+        sender = Sender(era, who.principal, session_id, version, last_id, who.caller, who.base, party)
+        return ClientRequest(self._server, method, sender, headers)
+
+    def _passed(self, who: Who) -> list[tuple[str, str]]:
+        """The fields of the caller's own request that may go upstream. Raises BadRequest for one that has to."""
+        passed = self._server.rules.passed(who.caller.fields.items(), who.caller.withheld)
+        passed = forwardable(passed, drop=_OWN_FIELDS)
+        return [each for each in passed if not each[0].lower().startswith("mcp-param-")]
 
     # --- opening and closing ----------------------------------------------------------------------------------
 
@@ -149,10 +215,9 @@ class Conversation:
 
     async def _initialize(self, who: Who, idle: float) -> bool:
         """Ask the server for a legacy session. Return whether it opened one."""
-        asks, number = self._asks, next(self._ids)
-        asks.session = None
+        number, self.session = next(self._ids), None
         message = rpc_request(number, "initialize", {**INITIALIZE_PARAMS, "capabilities": self._capabilities})
-        ask = asks.post(who, Era.LEGACY, message)
+        ask = self._post(who, Era.LEGACY, message)
         ask.idle = idle
         answer = await self._relay.handle(ask)
         result = ((await self._read_response(answer, _Awaited(who, number))).response or {}).get("result")
@@ -163,8 +228,8 @@ class Conversation:
             return False
         version = result.get("protocolVersion")
         version = version if isinstance(version, str) else LATEST_LEGACY
-        asks.session = KeptSession(who.principal, session_id, version)
-        await (await self._relay.handle(asks.post(who, Era.LEGACY, INITIALIZED))).close()
+        self.session = KeptSession(who.principal, session_id, version)
+        await (await self._relay.handle(self._post(who, Era.LEGACY, INITIALIZED))).close()
         return True
 
     async def _discover(self, who: Who) -> bool:
@@ -177,10 +242,10 @@ class Conversation:
 
     async def close(self, within: float = CLOSE_SECONDS) -> None:
         """End the session, if there is one; what the upstream does not close ``within`` seconds the cleanup does."""
-        if self._asks.session is None:
+        if self.session is None:
             return
-        ask = self._asks.end(self._asks.session)
-        self._asks.session, self.is_open = None, False
+        ask = self._delete(self.session)
+        self.session, self.is_open = None, False
         with contextlib.suppress(AdapterError):
             await (await self._relay.end(ask, within)).close()
 
@@ -209,7 +274,7 @@ class Conversation:
             meta["progressToken"] = number
         message = rpc_request(number, method, {**params, "_meta": meta} if meta else params)
         try:
-            ask = self._asks.post(who, era, message, mirrors)
+            ask = self._post(who, era, message, mirrors)
             response = await self._response(ask, _Awaited(who, number, tell, LISTS.get(method)))
         except AdapterError:
             raise
@@ -233,7 +298,7 @@ class Conversation:
             if ask.sender.era is Era.MODERN:
                 raise UpstreamBroken(_UNANSWERED)
             is_call = requests_of(ask.envelope)[0].method == "tools/call"
-            total = self._asks.server.timeouts.total if is_call else None
+            total = self._server.timeouts.total if is_call else None
             try:
                 # In all, for each stream is a request of its own upstream.
                 async with contextlib.nullcontext() if total is None else until(began + total, total):
@@ -263,7 +328,7 @@ class Conversation:
                 raise UpstreamBroken(_UNANSWERED)
             last_id = end.last_id
             await asyncio.sleep(min((end.retry or 0) / 1000, LONGEST_RETRY))
-            answer = await self._relay.handle(self._asks.listen(awaited.who, last_id.decode("latin-1")))
+            answer = await self._relay.handle(self._stream(awaited.who, last_id.decode("latin-1")))
             end = await self._read_response(answer, awaited, allowed)
             if end.response is not None:
                 return end.response
@@ -277,7 +342,7 @@ class Conversation:
         """Read an answer up to the response, then close it. ``allowed`` are the seconds for which a stream may bring no
         message; None where that is seen to already, or nobody waits. Raises AdapterError.
         """
-        limit, tell = self._asks.server.rules.answer_limit, awaited.tell
+        limit, tell = self._server.rules.answer_limit, awaited.tell
         try:
             if is_encoded(answer.headers):
                 raise UpstreamBroken(
@@ -323,13 +388,13 @@ class Conversation:
             number = next(self._ids)
             meta = modern_meta(self._capabilities)
             message = rpc_request(number, "subscriptions/listen", {"notifications": _NEWS, "_meta": meta})
-            answer = await self._relay.handle(self._asks.post(who, Era.MODERN, message))
+            answer = await self._relay.handle(self._post(who, Era.MODERN, message))
             opened.set()
             await self._read_response(answer, _Awaited(who, number, dialogue))
             return True
         last_id = b""
         for _ in range(RESUMPTIONS):
-            ask = self._asks.listen(who, last_id.decode("latin-1"))
+            ask = self._stream(who, last_id.decode("latin-1"))
             # Many servers say 404 where they have no such stream; the session that calls use is not given up for that.
             ask.renews = self._has_streams
             answer = await self._relay.handle(ask)
@@ -349,7 +414,7 @@ class Conversation:
     async def answer(self, who: Who, number: str | float, result: Mapping[str, Any]) -> None:
         """Answer a question of the server. Raises AdapterError."""
         message: Message = {"jsonrpc": "2.0", "id": number, "result": dict(result)}
-        reply = await self._relay.handle(self._asks.post(who, Era.LEGACY, message))
+        reply = await self._relay.handle(self._post(who, Era.LEGACY, message))
         await reply.close()
         if reply.status >= 400:
             raise refused_by_status(reply.status)
@@ -375,7 +440,7 @@ class Conversation:
 
     async def _is_asked(self, message: Message, dialogue: Dialogue) -> bool:
         """Tell whether the caller was asked, so that the answer comes from it."""
-        session = self._asks.session
+        session = self.session
         if message["method"] == "ping" or session is None:
             return False
         address = ReplyAddress(session.version, session.id, message["id"])
@@ -402,6 +467,14 @@ class Conversation:
 
     async def _send_quietly(self, who: Who, message: Message) -> None:
         """Send a message that no caller waits for; failures are ignored."""
-        if self._asks.session is not None:
+        if self.session is not None:
             with contextlib.suppress(AdapterError):
-                await (await self._relay.handle(self._asks.post(who, Era.LEGACY, message))).close()
+                await (await self._relay.handle(self._post(who, Era.LEGACY, message))).close()
+
+
+def _mirrored(message: Message) -> list[tuple[str, str]]:
+    """The headers of a modern request that repeat parts of its body."""
+    method, params = message["method"], message["params"]
+    name = params.get("uri") if method == "resources/read" else params.get("name")
+    mirror = [] if name is None else [("Mcp-Name", encode_mirror(name))]
+    return [("Mcp-Method", method), *mirror]

@@ -23,7 +23,7 @@ from adapter.relay.background import BackgroundTasks, in_turns
 from adapter.relay.exchange import Exchanges
 from adapter.relay.http_api.callers import KeptSession, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
-from adapter.relay.http_api.dialogue import Dialogue, Hear, ReplyAddress, SharedListener
+from adapter.relay.http_api.dialogue import Dialogue, Hear, ReplyAddress
 from adapter.relay.param_headers import mirrored
 from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
@@ -97,36 +97,6 @@ class SealedStore(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class CallerSession:
-    """One caller's session. ``used`` and ``listed`` are moments of the clock; ``busy`` counts who is using it.
-
-    ``rights`` are those with which the tools were listed: tokens of one principal may have different scopes.
-    """
-
-    conversation: Conversation
-    used: float
-    listening: SharedListener = field(init=False)
-    busy: int = field(default=0, init=False)
-    tools: Sequence[dict[str, Any]] = field(default=(), init=False)
-    places: Mapping[str, int] = field(default_factory=dict, init=False)
-    listed: float = field(default=float("-inf"), init=False)
-    rights: object = field(default=None, init=False)
-    is_ready: bool = field(default=False, init=False)
-    opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-
-    def __post_init__(self) -> None:
-        self.listening = SharedListener(self.conversation.listen)
-
-    def __repr__(self) -> str:
-        return f"<CallerSession of {self.conversation!r}: {self.busy} busy>"
-
-    def known(self, name: str) -> dict[str, Any] | None:
-        """The tool of that name on the list that was read last."""
-        place = self.places.get(name)
-        return self.tools[place] if place is not None else None
-
-
-@dataclass(eq=False, slots=True)
 class HttpSessions:
     """The requests of callers over HTTP to ``server``, each caller in an adapter session of its own.
 
@@ -143,7 +113,7 @@ class HttpSessions:
     rows: SealedStore | None = field(default=None, kw_only=True)
     bounds: SessionBounds = field(default=BOUNDS, kw_only=True)
     _found: Era | None = field(default=None, init=False)
-    _sessions: OrderedDict[CallerKey, CallerSession] = field(default_factory=OrderedDict, init=False)
+    _sessions: OrderedDict[CallerKey, Conversation] = field(default_factory=OrderedDict, init=False)
 
     def __repr__(self) -> str:
         return f"<HttpSessions of {self.server.id!r}: {len(self._sessions)}>"
@@ -156,8 +126,8 @@ class HttpSessions:
         Raises AdapterError, ToolRefused.
         """
 
-        async def listing(session: CallerSession) -> Sequence[dict[str, Any]]:
-            found = await _all(session.conversation, who, "tools/list")
+        async def listing(session: Conversation) -> Sequence[dict[str, Any]]:
+            found = await _all(session, who, "tools/list")
             session.tools, session.places = found, await in_turns(_places(found))
             session.listed = self.sessions.clock()
             access = self.server.stages.access
@@ -196,10 +166,10 @@ class HttpSessions:
         modern server, AdapterError, and what ``progress`` raises.
         """
 
-        async def calling(session: CallerSession) -> dict[str, Any]:
+        async def calling(session: Conversation) -> dict[str, Any]:
             params = {"name": name, "arguments": dict(arguments), **continued}
-            ask = partial(session.conversation.ask, who, "tools/call", params, tell=progress)
-            if session.conversation.era is Era.MODERN:
+            ask = partial(session.ask, who, "tools/call", params, tell=progress)
+            if session.era is Era.MODERN:
                 definition = session.known(name) or await self.tool(who, name) or {}
                 return await ask(mirrors=mirrored(definition.get("inputSchema"), dict(arguments)))
             if isinstance(progress, Dialogue):
@@ -215,11 +185,11 @@ class HttpSessions:
 
     async def request(self, who: Who, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The result of a request about prompts and resources. Raises ToolRefused, InputRequired, AdapterError."""
-        return await self._using(who, lambda session: session.conversation.ask(who, method, dict(params)))
+        return await self._using(who, lambda session: session.ask(who, method, dict(params)))
 
     async def listed(self, who: Who, method: str) -> Sequence[dict[str, Any]]:
         """All pages of the list of that method (see LISTS). Raises as ``tools``."""
-        return await self._using(who, lambda session: _all(session.conversation, who, method))
+        return await self._using(who, lambda session: _all(session, who, method))
 
     async def answer(self, who: Who, address: ReplyAddress, result: Mapping[str, Any]) -> None:
         """Answer a question. The session is the one that it names, if it is this caller's. Raises AdapterError."""
@@ -233,7 +203,7 @@ class HttpSessions:
         Raises AdapterError where no session can be opened.
         """
 
-        async def listening(session: CallerSession) -> None:
+        async def listening(session: Conversation) -> None:
             async with session.listening.heard(who, hear):
                 await session.listening.ended()
 
@@ -255,21 +225,21 @@ class HttpSessions:
         key = self._key_of(who)
         session = self._sessions.get(key)
         if session is not None:
-            kept = session.conversation.session
+            kept = session.session
         else:
-            kept = None if self.rows is None else (await self._row(self.rows, key))[1]
+            kept = None if self.rows is None else (await self._kept(self.rows, key))[1]
         return None if kept is None else session_key(kept.id)
 
     # --- holding ----------------------------------------------------------------------------------------------
 
-    async def _using(self, who: Who, act: Callable[[CallerSession], Awaitable[T]]) -> T:
+    async def _using(self, who: Who, act: Callable[[Conversation], Awaitable[T]]) -> T:
         """Act in the caller's session; one that is not known any more is opened again, once."""
         try:
             return await self._in_session(who, act)
         except (SessionMissing, SessionUnknown):
             return await self._in_session(who, act)
 
-    async def _in_session(self, who: Who, act: Callable[[CallerSession], Awaitable[T]]) -> T:
+    async def _in_session(self, who: Who, act: Callable[[Conversation], Awaitable[T]]) -> T:
         key = self._key_of(who)
         session = self._take(key)
         session.busy += 1
@@ -281,7 +251,7 @@ class HttpSessions:
             raise
         except UpstreamBroken:
             # Perhaps it speaks another era by now. A session stays, for there are files in it.
-            if session.conversation.era is Era.MODERN:
+            if session.era is Era.MODERN:
                 self._found = None
                 self._forget(key, session)
             raise
@@ -292,37 +262,37 @@ class HttpSessions:
                 self._forget(key, session)
             # One that other processes know goes on there.
             if not session.busy and self._sessions.get(key) is not session and self.rows is None:
-                self.background.run(session.conversation.close())
+                self.background.run(session.close())
 
     def _key_of(self, who: Who) -> CallerKey:
         party = party_of(who.caller) if self.server.apart else who.principal
         return CallerKey(who.principal, who.tab, party, who.answers)
 
-    def _note_use(self, session: CallerSession) -> None:
+    def _note_use(self, session: Conversation) -> None:
         session.used = self.sessions.clock()
-        if session.conversation.session is not None:
-            self.sessions.known(session_key(session.conversation.session.id))
+        if session.session is not None:
+            self.sessions.known(session_key(session.session.id))
 
     @property
     def _table(self) -> str:
         return f"http:{self.server.id}"
 
-    async def _open(self, session: CallerSession, key: CallerKey, who: Who) -> None:
+    async def _open(self, session: Conversation, key: CallerKey, who: Who) -> None:
         """Have the session be open, once for all who come at once. Raises AdapterError."""
         async with session.opening:
             if session.is_ready:
                 return
-            if self.rows is None or session.conversation.era is Era.MODERN:
-                await session.conversation.open(who, self.bounds.idle)
+            if self.rows is None or session.era is Era.MODERN:
+                await session.open(who, self.bounds.idle)
             else:
-                await self._open_for_all(self.rows, session.conversation, key, who)
-            session.is_ready, self._found = True, session.conversation.era
+                await self._open_for_all(self.rows, session, key, who)
+            session.is_ready, self._found = True, session.era
 
     async def _open_for_all(
         self, rows: SealedStore, conversation: Conversation, key: CallerKey, who: Who
     ) -> None:
         """Go on in the session that another process has opened for this caller, or open the one for all."""
-        version, kept = await self._in_use(rows, key)
+        version, kept = await self._kept(rows, key)
         if kept is None:
             # It is open if the store failed before the row was written.
             if not conversation.is_open:
@@ -336,7 +306,7 @@ class HttpSessions:
                 await rows.put(self._table, key.row, plain, expected=version, due=due)
             except Conflict:
                 self.background.run(self._in(own).close())
-                _, kept = await self._in_use(rows, key)
+                _, kept = await self._kept(rows, key)
                 if kept is None:
                     raise SessionUnknown() from None
         if kept is not None:
@@ -346,22 +316,21 @@ class HttpSessions:
         """The time until which a row is kept: longer than the session to which it leads."""
         return self.sessions.clock() + 2 * self.bounds.idle
 
-    async def _row(self, rows: SealedStore, key: CallerKey) -> tuple[int, KeptSession | None]:
-        """The version of a caller's row, and the session to which it leads."""
+    async def _kept(self, rows: SealedStore, key: CallerKey) -> tuple[int, KeptSession | None]:
+        """The version of a caller's row, and the session to which it leads if that is open: whoever was about to end it
+        leaves it.
+        """
         row = await rows.store.get(self._table, key.row)
         if row is None:
             return ABSENT, None
         plain = await rows.opened(self._table, row)
-        return row.version, None if plain is None else _decoded(plain)
-
-    async def _in_use(self, rows: SealedStore, key: CallerKey) -> tuple[int, KeptSession | None]:
-        """As ``_row``, if the session is open: whoever was about to end it leaves it."""
-        version, kept = await self._row(rows, key)
-        with suppress(SessionUnknown):
+        kept = None if plain is None else _decoded(plain)
+        try:
             if kept is not None:
                 await self._renew(kept, self.bounds.idle)
-                return version, kept
-        return version, None
+        except SessionUnknown:
+            kept = None
+        return row.version, kept
 
     async def _renew(self, kept: KeptSession, idle: float) -> bool:
         """Write down that a session is used, and idle after so many seconds; True if nobody has written it since it was
@@ -378,14 +347,14 @@ class HttpSessions:
         conversation.adopt(kept)
         return conversation
 
-    async def _leave(self, session: CallerSession) -> None:
+    async def _leave(self, session: Conversation) -> None:
         """Do without a session. It ends at once, or soon where other processes may be using it."""
-        kept = session.conversation.session
+        kept = session.session
         with suppress(AdapterError):
             if self.rows is None or kept is None or await self._renew(kept, self.bounds.idle * SOON):
-                await session.conversation.close()
+                await session.close()
 
-    def _take(self, key: CallerKey) -> CallerSession:
+    def _take(self, key: CallerKey) -> Conversation:
         session = self._sessions.get(key)
         if session is not None and self.rows is not None and self._is_idle(session):
             # Another process may be ending it.
@@ -393,7 +362,7 @@ class HttpSessions:
             session = None
         if session is None:
             self._make_room()
-            conversation = Conversation(
+            session = self._sessions[key] = Conversation(
                 self.relay,
                 self.server,
                 self.era() or self._found,
@@ -401,14 +370,14 @@ class HttpSessions:
                 answers=key.answers,
                 first_id=1 if self.rows is None else _first_id(),
             )
-            session = self._sessions[key] = CallerSession(conversation, self.sessions.clock())
+            session.used = self.sessions.clock()
         self._sessions.move_to_end(key)
         return session
 
-    def _is_idle(self, session: CallerSession) -> bool:
+    def _is_idle(self, session: Conversation) -> bool:
         return not session.busy and self.sessions.clock() - session.used >= self.bounds.idle
 
-    def _may_keep_stream(self, session: CallerSession) -> bool:
+    def _may_keep_stream(self, session: Conversation) -> bool:
         """Tell whether there is a stream for this session: MCP clients need some of those that the server allows."""
         kept = (each.listening.is_kept for each in self._sessions.values())
         return session.listening.is_kept or sum(kept) < self.bounds.streams
@@ -427,7 +396,7 @@ class HttpSessions:
         self._forget(key, session)
         self.background.run(self._leave(session))
 
-    def _forget(self, key: CallerKey, session: CallerSession) -> None:
+    def _forget(self, key: CallerKey, session: Conversation) -> None:
         """Let the next request begin anew; who uses the session last closes it."""
         session.listening.let_go()
         if self._sessions.get(key) is session:
@@ -452,7 +421,7 @@ class HttpSessions:
         for session in sessions.values():
             session.listening.let_go()
         if self.rows is None:
-            await asyncio.gather(*(each.conversation.close(within) for each in sessions.values()))
+            await asyncio.gather(*(each.close(within) for each in sessions.values()))
 
 
 def _decoded(plain: bytes) -> KeptSession | None:
