@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
+from adapter.relay.http_api.sessions import IDLE
 from adapter.state.port import Store
 from adapter.state.redis.layout import Layout
 from adapter.state.redis.store import RedisStore
@@ -123,11 +125,11 @@ async def test_caller_over_http_has_one_session_on_all_adapters(
         (session,) = {call.head["mcp-session-id"] for call in up.calls("tools/call")}
         await house.adapters[0].app.console.close(5)
         assert session in up.sessions
-        store = house.adapters[0].app.store
-        (row,) = await store.scan("http:raw")
-        await store.put("http:raw", row.key, row.value, due=0.0)
-        await asyncio.gather(*(each.app.console.tidy() for each in house.adapters))
-        assert session not in up.sessions and await store.scan("http:raw") == []
+        for each in house.adapters:
+            each.app.session_parts.sessions.clock = lambda: time.time() + 3 * IDLE
+            await each.app.console.tidy()
+        await asyncio.gather(*(each.app.cleanup.run_once() for each in house.adapters))
+        assert session not in up.sessions and await house.adapters[0].app.store.scan("http:raw") == []
         assert sum(call.head["mcp-session-id"] == session for call in up.calls("DELETE")) == 1
 
 

@@ -99,7 +99,7 @@ _records = st.builds(
     handshake=st.builds(Handshake, st.binary(), st.none() | st.binary()),
     upstream=st.builds(UpstreamSession, st.none() | _any_text, _any_text, _any_text, st.integers(0, 2**53)),
     state=st.sampled_from(SessionState),
-    times=st.builds(SessionTimes, _any_time, _any_time),
+    times=st.builds(SessionTimes, _any_time, _any_time, st.none() | _any_time),
     reason=st.none() | _any_text,
 )
 
