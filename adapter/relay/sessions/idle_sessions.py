@@ -330,7 +330,7 @@ class IdleSessions:
         return not session.in_flight and self.sessions.clock() >= session.last_seen + ttl
 
     async def lay_to_rest(self, due: DueSession) -> None:
-        """Turn an idle session into a tombstone, or delete one that has a limit of its own, unless it was used
+        """Turn an idle session into a tombstone, or delete one that is over by its own limit, unless it was used
         meanwhile. Raises StoreUnavailable.
         """
         row, sessions, store = due.row, self.sessions, self.sessions.store
@@ -338,13 +338,14 @@ class IdleSessions:
             return
         slot = None if sessions.slots is None else await sessions.slots.of(row.key)
         record = sessions.last_known(row)
+        rests = sessions.limits.rests(record.times.idle)
         resting = replace(
             record,
             state=advance(record.state, Event.EXPIRED_IDLE),
             upstream=record.upstream._replace(id=None),
         )
         with contextlib.suppress(Conflict):
-            if record.times.idle is None:
+            if rests:
                 due_then = sessions.due(resting)
                 await store.put(TABLE, row.key, encode(resting), expected=row.version, due=due_then)
             else:
@@ -354,8 +355,8 @@ class IdleSessions:
             if sessions.slots is not None:
                 await sessions.slots.give_back(row.key, slot)
             if sessions.on_event is not None:
-                sessions.on_event(due.server, "idle" if record.times.idle is None else "ended")
-            if record.times.idle is not None:
+                sessions.on_event(due.server, "idle" if rests else "ended")
+            if not rests:
                 await sessions.tell_end(row.key)
 
     async def forget(self, row: Row) -> None:

@@ -240,6 +240,10 @@ class SessionLimits:
         """The seconds for which a session may idle that has such a limit of its ``own``."""
         return own if self.idle_ttl is None else self.idle_ttl if own is None else min(own, self.idle_ttl)
 
+    def rests(self, own: float | None) -> bool:
+        """Tell whether a session turns into a tombstone when it idles, and is not over yet."""
+        return own is None or (self.idle_ttl is not None and self.idle_ttl < own)
+
 
 def due(record: SessionRecord, limits: SessionLimits) -> float | None:
     """When the cleanup is to look at this session, in Unix seconds; None: never.
@@ -247,12 +251,13 @@ def due(record: SessionRecord, limits: SessionLimits) -> float | None:
     An open session turns into a tombstone, a tombstone or a revoked session is deleted. An ended one is due at once,
     because its upstream session is to be closed.
     """
-    last_seen = record.times.last_seen
+    _, last_seen, own = record.times
     match record.state:
         case SessionState.OPEN:
-            own = record.times.idle
             ttl = limits.idle_ttl if own is None else limits.idle_of(own)
             return None if ttl is None else last_seen + ttl
+        case SessionState.IDLE if own is not None:
+            return last_seen + own
         case SessionState.IDLE:
             return last_seen + (limits.idle_ttl or 0.0) + limits.tombstone_ttl
         case SessionState.REVOKED:

@@ -24,7 +24,7 @@ from adapter.relay.replies import RESUMPTIONS
 from adapter.relay.server import Timeouts
 from adapter.relay.stages import Call, StageTable
 from adapter.rules.access.principals import Caller
-from adapter.rules.access.sessions import session_key
+from adapter.rules.access.sessions import SessionLimits, session_key
 from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import ReadLimit, UpstreamReply, UpstreamRequest, WholeReply, header
 from adapter.wire.eras import Era
@@ -126,8 +126,7 @@ class Serving:
 
     async def tidy(self) -> None:
         """A round of the cleanup."""
-        await self.sessions.tidy()
-        await self.relaying.cleanup.run_once()
+        await asyncio.gather(self.sessions.tidy(), self.relaying.cleanup.run_once())
 
     async def played(self) -> None:
         """Wait until everything expected has come."""
@@ -455,16 +454,19 @@ async def test_a_session_that_cannot_be_opened_is_not_kept() -> None:
     assert await serving.sessions.tools(ANN) == TOOLS
 
 
-async def test_idle_sessions_are_closed() -> None:
-    """After the idle time, and not before; one in use is not idle."""
+@pytest.mark.parametrize("limits", [SessionLimits(), SessionLimits(idle_ttl=8), SessionLimits(idle_ttl=12)])
+async def test_idle_sessions_are_closed(limits: SessionLimits) -> None:
+    """After the idle time, and not before, also if they rest earlier as all do; one in use is not idle."""
     serving = Serving(*opening(), call(2, answer(2, DONE)), ENDED, bounds=SessionBounds(idle=10))
+    serving.relaying.sessions.limits = limits
     await serving.sessions.call(ANN, "save", {})
     serving.relaying.clock.now += 9
     await serving.tidy()
-    assert await serving.sessions.key_of(ANN) is not None
+    assert await serving.sessions.key_of(ANN) and await serving.relaying.store.count("sessions") == 1
     serving.relaying.clock.now += 1
     await serving.tidy()
     assert await serving.sessions.key_of(ANN) is None and serving.upstream.unplayed == []
+    assert await serving.relaying.store.count("sessions") == 0
 
 
 async def test_the_session_used_longest_ago_makes_room() -> None:
