@@ -17,7 +17,6 @@ from tests.ports import free_port
 pytestmark = pytest.mark.e2e
 
 UPSTREAM = "tests.e2e.upstream_server"
-TOKEN = {"Authorization": f"Bearer {'s' * 40}"}
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 """In the order in which a pod needs them."""
 

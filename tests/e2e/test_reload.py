@@ -31,21 +31,6 @@ def _said(one: Supervised, event: str, times: int) -> bool:
     return len(one.logged(event)) == times
 
 
-async def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
-    """Nobody has to send a signal: a server that is added is served, one that is taken out says that it left."""
-    async with supervised(tmp_path, workers=1, watch=True) as one, RawClient(one.port) as client:
-        settings = one.settings
-        settings["servers"] = [{**settings["servers"][0], "id": "new", "mount_path": "/new"}]
-        one.write(settings)
-        await one.until(lambda: bool(one.logged(IN_FORCE)))
-        (line,) = one.logged(IN_FORCE)
-        assert (line["added"], line["changed"], line["left"]) == (["new"], [], ["upstream"])
-        head, _ = await client.request("GET", path="/new")
-        assert head.status != 404
-        head, body = await client.request("GET", path="/mcp")
-        assert head.status == 404 and b"served here no more" in body
-
-
 async def test_a_file_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
     """Log and health say why; a key of the process is named; and when the file is right again, that is told too."""
     refused = "the changed settings cannot be used, the old ones stay in force"

@@ -56,25 +56,6 @@ async def stamp(session: JsonSession, text: str) -> str:
     return said(await session.call("stamp", text=text))
 
 
-async def test_what_comes_beside_a_list_of_the_adapters_own_waits(
-    http: aiohttp.ClientSession, tmp_path: Path
-) -> None:
-    """A message that belongs to no request is not lost on the adapter's own: the next GET stream has it."""
-    note = (
-        '{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "found"}}'
-    )
-    noting = STAMPING.replace('"tools/list":', f'"tools/list":\n        print({note!r}, flush=True)', 1)
-    async with serving(tmp_path, (sys.executable, ["-S", "-c", noting])) as front:
-        session = JsonSession(http, front.url)
-        await session.open()
-        # The client may be sent no stream, so only the adapter's own list could be one.
-        session.fields = {"Accept": "application/json"}
-        assert await stamp(session, "hello")
-        listening = {**session.headers, "Accept": "text/event-stream"}
-        async with asyncio.timeout(PATIENCE), http.get(front.url, headers=listening) as stream:
-            assert note.encode() in await stream.content.readuntil(b"\n\n")
-
-
 async def test_health_tells_operators_how_many_processes_run(
     stamping: Command, http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:

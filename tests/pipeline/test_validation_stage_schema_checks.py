@@ -155,15 +155,6 @@ async def test_what_is_no_schema_is_refused(schema: object) -> None:
         made(Remote()).known(schema, "one", read=False)
 
 
-class Model:
-    def model_dump(self, **options: Any) -> dict[str, Any]:
-        return (
-            {"required": ("a",)}
-            if options == {"by_alias": True, "exclude_none": True, "mode": "json"}
-            else {}
-        )
-
-
 @pytest.mark.parametrize(("schema", "faults"), [({"required": ("a",)}, 1), ({"maxItems": 3}, 0)])
 async def test_a_schema_of_a_hosts_own_values_is_one(schema: Any, faults: int) -> None:
     """Tuples are lists to JSON."""

@@ -22,7 +22,6 @@ def read(workers: object, server: dict[str, Any], **sections: Any) -> Settings:
 
 
 REDIS = {"type": "redis", "redis": {"host": "r"}}
-AUTH = {"enabled": True, "token": "a-token-of-sixteen-letters"}
 ADDRESSES = {"id": "a", "address": "host:1"}
 
 

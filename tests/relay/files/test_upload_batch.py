@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -22,10 +21,6 @@ from adapter.relay.files.signed_urls import Credentials
 from adapter.relay.files.upload_batch import UploadQueue
 from adapter.wire.signed_urls import UploadCredential, parameters
 from tests.relay.filing import ALICE, BOB, Filing, all_open
-
-
-def sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 async def credential(filing: Filing) -> tuple[Callable[[], Awaitable[UploadCredential]], Spend]:

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,8 +19,6 @@ from adapter.state.redis.address import RedisAddress, RedisServer
 from adapter.state.redis.dialer import Dialer, LinkConnection, LinkLost
 from adapter.state.redis.link import RedisLink, RedisSubscription, WordListener
 from tests.waiting import until
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass

@@ -6,7 +6,7 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +24,6 @@ from tests.state.redis import servers
 from tests.state.redis.listening import Ear
 
 PAGE = Path(__file__).parents[3] / "docs" / "scaling.md"
-
-Opening = Callable[[], RedisStore]
 
 
 @pytest.fixture(params=["redis_single", "redis_cluster"])
