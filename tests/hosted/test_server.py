@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
-import threading
 import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,10 +16,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
 from adapter.errors import UpstreamBroken, UpstreamSilent, UpstreamUnreachable
-from adapter.hosted.server import HostedServer
 from adapter.pipeline.call import PlannedCall
 from adapter.pipeline.failures import Outcome
-from adapter.upstream.local.upstream import LocalUpstream
 from adapter.upstream.port import Upstream, UpstreamReply, UpstreamRequest, header
 from tests.edge.raw import RawClient, call_body, modern_body, modern_fields
 from tests.hosted.serving import ERAS, TOOLS, Front, Waiting, echo, front, hosted, text, tool
@@ -119,15 +116,6 @@ async def test_what_a_tool_raises_does_not_reach_the_client(served: Front, era: 
     assert failed.value.error.code == -32603
     assert "hunter2" not in failed.value.error.message
     assert (refused.value.error.code, refused.value.error.data) == (-32000, {"why": "rain"})
-
-
-async def test_the_adapter_s_own_ping_finds_a_healthy_server(served: Front) -> None:
-    """The probe opens a session here as anywhere, so health and breaker need no exception."""
-    watch = served.app.server_parts.monitors["hosted"]
-    async with asyncio.timeout(20):
-        await watch.first.wait()
-    assert watch.pulse.reached
-    assert watch.pulse.error is None
 
 
 async def test_a_hosted_server_that_began_anew_costs_no_client_its_session(tmp_path: Path) -> None:
@@ -497,35 +485,3 @@ async def test_a_call_leaves_no_cycle_behind() -> None:
         assert [task() for task in tasks] == [None]
     finally:
         gc.enable()
-
-
-async def test_ten_thousand_calls_leave_nothing() -> None:
-    """Finished, failed and cancelled ones in both eras: no task, thread or call is left of them."""
-
-    async def hang(_: PlannedCall) -> Outcome:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    upstream: LocalUpstream[HostedServer] = hosted([*TOOLS[:2], TOOLS[3], tool("hang", hang)])
-    session = await opened(upstream)
-    tasks, threads = len(asyncio.all_tasks()), threading.active_count()
-    fields = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call")]
-    for number in range(2000):
-        await post(upstream, call_body("echo", number), session)
-        await post(upstream, call_body("refuse", number), session)
-        await post(upstream, modern_body("count", number), *fields, ("Mcp-Name", "count"))
-        reply = await post(
-            upstream, message("tools/call", {"name": "count", "_meta": {"progressToken": 1}}, number), session
-        )
-        reply.abort()
-        given_up = asyncio.create_task(post(upstream, call_body("hang", number), session))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        given_up.cancel()
-        await asyncio.wait((given_up,))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert upstream.server.running == 0
-    assert repr(upstream.server) == "<HostedServer 'hosted': 1 sessions, 0 calls running>"
-    assert len(asyncio.all_tasks()) == tasks
-    assert threading.active_count() == threads

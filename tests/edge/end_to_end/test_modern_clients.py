@@ -9,10 +9,9 @@ import orjson
 import pytest
 
 from adapter.wire.eras import Era
-from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import MODERN_META, Exchange, RawClient, event, modern_fields, result
 from tests.edge.test_telemetry_metrics import numbers
-from tests.waiting import until
 
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 QUESTION = {"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"message": "Name?"}}
@@ -125,47 +124,3 @@ async def test_refused_states_are_counted(road: StartRoad) -> None:
         found = await numbers(client, **ada)
         assert found["adapter_request_rejections_total", "request_state_refused", "mcp", "raw"] == 4
         assert len(script.answers) == 1
-
-
-async def test_call_of_a_process_that_ended_is_lost(upstream: StartUpstream, adapter: StartAdapter) -> None:
-    """The next process knows the seal, and says that the call may have run; the server saw its stream end."""
-    script = Legacy()
-    async with upstream(script) as up:
-        async with adapter(up) as front, front.client() as client:
-            asked = await call(client, 1)
-            state = asked["result"]["requestState"]
-        await asyncio.wait_for(script.gone.wait(), 20)
-        async with adapter(up) as front, front.client() as client:
-            # What era the server speaks has to be found out again.
-            await call(client, 1)
-            lost = await call(client, 2, {}, state)
-            assert (lost["status"], lost["error"]["code"]) == (502, -32011)
-            assert "may have run" in lost["error"]["message"] and "replica" in lost["error"]["data"]
-    assert script.answers == []
-
-
-async def test_client_that_leaves_takes_its_call_along(road: StartRoad) -> None:
-    """The server is told, and the stream of the call dropped."""
-    left = asyncio.Event()
-
-    class Silent(Legacy):
-        async def call(self, exchange: Exchange) -> None:
-            await exchange.begin_stream()
-            await exchange.gone()
-            left.set()
-
-    async with road(Silent()) as (up, front, _):
-        async with front.client() as client:
-            body = orjson.dumps(
-                {
-                    "jsonrpc": "2.0",
-                    "id": 1,
-                    "method": "tools/call",
-                    "params": {"name": "tool", "arguments": {}, "_meta": MODERN_META},
-                }
-            )
-            await client.send("POST", body, **modern_fields())
-            await until(lambda: len(up.calls("tools/call")) >= 2)
-        await asyncio.wait_for(left.wait(), 20)
-        await up.arrived("notifications/cancelled")
-        await up.arrived("DELETE")

@@ -7,7 +7,7 @@ import asyncio
 import orjson
 
 from tests.edge.conftest import StartRoad
-from tests.edge.raw import Exchange, call_body, read_body, result
+from tests.edge.raw import result
 
 
 async def test_ten_concurrent_calls_renew_a_forgotten_session_once(in_session: StartRoad) -> None:
@@ -48,41 +48,3 @@ async def test_delete_is_200_while_the_upstream_is_down_and_closed_later(in_sess
         up.sessions.add("upstream-1")
         await front.app.cleanup.run_once()
         assert up.sessions == set()
-
-
-async def test_idle_session_rests_and_is_revived(in_session: StartRoad) -> None:
-    """An idle session's upstream session is closed; a later request opens a new one behind the same id."""
-    async with in_session(sessions={"idle_ttl_seconds": 0.01}) as (up, front, client):
-        await asyncio.sleep(0.02)
-        await front.app.cleanup.run_once()
-        assert up.sessions == set()
-        head, body = await client.call()
-        assert head.status == 200 and body == result(1)
-        assert up.opened == 2
-
-
-async def test_in_flight_counts_until_the_end_of_the_answer(in_session: StartRoad) -> None:
-    """A call whose stream is still open counts, also when its headers have long arrived."""
-    finish = asyncio.Event()
-
-    async def script(exchange: Exchange) -> None:
-        if exchange.message["id"] != 1:
-            await exchange.json(result(2))
-            return
-        await exchange.begin_stream()
-        await finish.wait()
-        await exchange.chunk(b"data: " + result(1) + b"\n\n")
-        await exchange.end_stream()
-
-    limits = {"max_in_flight_per_session": 1}
-    async with in_session(script, sessions=limits) as (_, front, one):
-        await one.send("POST", call_body(number=1))
-        head = await one.head()
-        async with front.client() as two:
-            two.session = one.session
-            _, body = await two.call(number=2)
-            assert orjson.loads(body)["error"]["code"] == -32015
-            finish.set()
-            assert b"done" in await read_body(one.reader, head)
-            _, body = await two.call(number=2)
-            assert body == result(2)

@@ -9,7 +9,7 @@ import orjson
 from adapter.errors import StoreUnavailable
 from adapter.state.port import Row
 from adapter.state.sqlite import MemoryStore
-from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
+from tests.edge.conftest import StartRoad
 from tests.edge.raw import INITIALIZE, call_body, error_of, result
 
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}'
@@ -71,27 +71,3 @@ async def test_store_that_fails_stops_only_stateful_work(in_session: StartRoad) 
         async with asyncio.timeout(20):
             while (await client.request("GET", path="/healthz"))[0].status != 200:
                 await asyncio.sleep(0.01)
-
-
-async def test_session_that_could_not_be_written_down_is_closed_upstream(road: StartRoad) -> None:
-    """The client never learns of it, so nobody else would close it."""
-    store = FailingStore()
-    async with road(store=store, core={"errors": {"legacy_status": "http"}}) as (up, _, client):
-        store.down = True
-        head, text = await client.request("POST", INITIALIZE)
-        assert head.status == 503 and error_of(text)["code"] == -32014
-        await up.arrived("DELETE")
-        assert up.sessions == set()
-
-
-async def test_a_row_nobody_can_read_harms_no_other(upstream: StartUpstream, adapter: StartAdapter) -> None:
-    """One of another version does not keep a new process from serving the session that an earlier one opened."""
-    async with upstream() as up:
-        async with adapter(up) as front, front.client() as client:
-            await client.initialize()
-            session = client.session
-            await front.app.store.put("sessions", "0" * 64, b"of another version")
-        async with adapter(up) as front, front.client() as client:
-            client.session = session
-            assert (await client.call())[1] == result(1)
-        assert up.opened == 1

@@ -82,47 +82,6 @@ async def test_v5_arrays_and_objects_reach_a_script_as_they_were_sent(tmp_path: 
         assert (await speaker.call("whole", {"either": ["x"]})).data == {"n": 3, "either": ["x"]}
 
 
-async def test_h21_v5_all_that_is_wrong_is_told_in_the_golden_form(tmp_path: Path) -> None:
-    """By its place, with what was sent."""
-    sent = {"tags": ["a", 1], "age": 151, "email": "ann", "lines": [{"count": 0}], "hack": True}
-    async with shop(tmp_path) as front:
-        answer = await front.call("order", sent)
-        either = await front.call("whole", {"either": [5]})
-    assert answer.failure["stage"] == either.failure["stage"] == "validation"
-    lines = answer.text.splitlines()
-    assert lines[0] == '<validation_error action="order">'
-    assert (
-        '<field name="tags.1">Expected string, received number You sent: 1. Expected type: string.</field>'
-        in lines
-    )
-    assert '<field name="age">151 is greater than the maximum of 150 You sent: 151.</field>' in lines
-    assert "<field name=\"email\">Invalid email You sent: 'ann'. Expected format: email.</field>" in lines
-    assert '<field name="lines.0.sku">Required You sent: (missing). Expected type: string.</field>' in lines
-    assert "Unrecognized key(s) in object: 'hack'" in answer.text
-    assert '<field name="either.0">' in either.text
-
-
-async def test_w1_textual_substitution_pastes_numbers_and_words(tmp_path: Path) -> None:
-    """Of their type and out of their enum; anything else is refused before there is a statement."""
-    async with shop(tmp_path) as front, front.speaker() as speaker:
-        answer = await speaker.call("pasted", {"most": "1", "way": "DESC"})
-        assert answer.data == [{"name": "table"}]
-        for hostile in (
-            "1; DROP TABLE things",
-            "1 UNION SELECT sql FROM sqlite_master",
-            "(SELECT 1)",
-            "1 --",
-            [1],
-            -1,
-        ):
-            refused = await speaker.call("pasted", {"most": hostile, "way": "ASC"})
-            assert refused.failure["stage"] == "validation"
-        for hostile in ("ASC; DROP TABLE things", "asc", "ASC LIMIT 9 --", "(SELECT 1)"):
-            refused = await speaker.call("pasted", {"most": 1, "way": hostile})
-            assert refused.failure["stage"] == "validation"
-        assert len((await speaker.call("find", {})).data) == 3
-
-
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
@@ -131,12 +90,8 @@ async def test_w1_textual_substitution_pastes_numbers_and_words(tmp_path: Path) 
             "description: free",
             "textual substitution refuses input 'way': a string needs an enum",
         ),
-        ("enum: [ASC, DESC]", 'enum: [a, "b\' --"]', "textual substitution refuses input 'way'"),
-        ("most: {type: int, minimum: 1}", "most: {type: array}", "textual substitution refuses input 'most'"),
         ("format: email", "format: emial", "tools.define[0].inputs.email: format must be one of"),
         ("maxItems: 5", "max_items: 5", "inputs.tags: max_items is not a known key; the nearest is maxItems"),
-        ("minimum: 0, maximum: 150", "minimum: 0, default: -1", "inputs: the default of age does not fit"),
-        ("anyOf: [{type: string}", "anyOf: [{type: strnig}", "tools.define[1].inputs: The schema is invalid"),
         (
             'handler: "code.py#order"',
             'handler: "code.py#order"\n          substitution: textual',

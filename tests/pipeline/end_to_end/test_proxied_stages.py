@@ -182,17 +182,6 @@ async def test_what_is_too_large_is_cut_by_whole_items(tmp_path: Path, version: 
         assert answer.result.get("resultType") == ("complete" if version == ERAS[1] else None)
 
 
-@pytest.mark.parametrize("version", ERAS)
-async def test_each_tool_has_its_own_mode_of_errors(tmp_path: Path, version: str) -> None:
-    """A glob that says jsonrpc makes JSON-RPC errors of its tools' failures, and of no others."""
-    stages = "auth: {plugin: api_key, policy: {value: k}}"
-    more = "      work2: {errors: {mode: jsonrpc}}\n"
-    async with workshop({"work1": echo, "work2": echo}) as up, around(tmp_path, up, stages, more) as front:
-        assert (await front.call("work1", {}, version=version)).failure["stage"] == "auth"
-        error = (await front.call("work2", {}, version=version)).error
-        assert (error["code"], error["message"]) == (-32000, "unauthorized: invalid api key")
-
-
 # --- stages of two replicas on one store: calls counted together, and results that both have -------------------
 
 
