@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import orjson
 import pytest
 
 from adapter.relay.exchange import ClientRequest, ClientResponse, Sender
+from adapter.relay.mounts.asks import OWN
 from adapter.relay.mounts.held_lists import ListListeners
 from adapter.relay.mounts.sessions import MountRequest
 from adapter.relay.mounts.streams import MergedStream, MountStreams
 from adapter.relay.server import Server
-from adapter.rules.access.principals import Caller
-from adapter.wire.envelope import read_envelope
+from adapter.rules.access.principals import NOBODY, Caller
+from adapter.rules.eras.legacy_server import MOST_URIS
+from adapter.rules.mounts.names import Owner
+from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import LEGACY, MODERN
+from adapter.wire.rpc_refusals import RpcRefused
 from tests.scripted import ScriptedUpstream
 
 
@@ -108,3 +113,92 @@ async def test_a_server_is_heard_again_after_a_defect(era: Any) -> None:
     await pieces.aclose()
     await answer.close()
     assert [str(each) for each in defects] == ["a defect"]
+
+
+# --- subscriptions at a merged mount: what each of its servers is asked for, and in whose name --------------------
+
+
+SERVERS = {each: Server(each, f"/mcp/{each}", ScriptedUpstream()) for each in ("a", "b", "apart")}
+
+
+class Asked(NamedTuple):
+    """A subscription at a server: what of, and whether the adapter's own."""
+
+    server: str
+    wanted: Any
+    own: bool
+
+
+async def asked_for(wanted: object, servers: int) -> list[Asked]:
+    """What the servers are asked for, of which so many tell something."""
+    asked: list[Asked] = []
+    said = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{}}\n\n'
+
+    async def handle(own: ClientRequest) -> ClientResponse:
+        assert isinstance(own.envelope, Envelope) and own.body == own.envelope.body
+        is_own = (own.sender.principal, own.sender.caller) == (OWN, NOBODY)
+        found = orjson.loads(own.body)["params"]["notifications"]
+        asked.append(Asked(own.server.id, found, is_own))
+        return ClientResponse(200, [("Content-Type", "text/event-stream")], said)
+
+    async def owner_of_uri(_: object, uri: str) -> Owner | None:
+        server, _, name = uri.partition("!")
+        return Owner(server, name) if server in SERVERS else None
+
+    lists = SimpleNamespace(
+        listeners=ListListeners(),
+        changed=print,
+        last_uris=lambda *_: None,
+        owner_of_uri=owner_of_uri,
+        are_alike=lambda server, _: server != "apart",
+    )
+    sender = Sender(MODERN, "p", None, caller=Caller("p"))
+    ask = ClientRequest(SERVERS["a"], "POST", sender, [])
+    message = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen"}
+    ask.envelope = read_envelope(orjson.dumps({**message, "params": {"notifications": wanted, "_meta": {}}}))
+    streams = MountStreams(
+        cast(Any, SimpleNamespace(handle=handle)), cast(Any, None), cast(Any, lists), SERVERS
+    )
+    answer = await streams.subscribe(MountRequest(ask))
+    pieces = cast(Any, answer.body)
+    assert b"acknowledged" in await anext(pieces)
+    async with asyncio.timeout(20):
+        for _ in range(servers):
+            assert b"notifications/message" in await anext(pieces)
+    await pieces.aclose()
+    assert not lists.listeners.streams
+    return sorted(asked)
+
+
+async def test_what_all_callers_hear_alike_is_asked_for_in_the_adapters_name() -> None:
+    """A server that shows each caller something else hears from the caller itself."""
+    lists = {"toolsListChanged": True, "promptsListChanged": False}
+    assert await asked_for(lists, 3) == [
+        Asked("a", lists, own=True),
+        Asked("apart", lists, own=False),
+        Asked("b", lists, own=True),
+    ]
+
+
+async def test_each_server_hears_of_its_own_resources_alone() -> None:
+    """Under the URIs that it knows, from the caller who wants them."""
+    wanted = {"resourceSubscriptions": ["b!x:1", "nobody!x:2", "a!x:3", "b!x:1"]}
+    assert await asked_for(wanted, 2) == [
+        Asked("a", {"resourceSubscriptions": ["x:3"]}, own=False),
+        Asked("b", {"resourceSubscriptions": ["x:1"]}, own=False),
+    ]
+    both = await asked_for({"toolsListChanged": True, "resourceSubscriptions": ["b!x:1"]}, 3)
+    assert [(each.server, each.own) for each in both] == [("a", True), ("apart", False), ("b", False)]
+    assert both[0].wanted == {"toolsListChanged": True}
+
+
+async def test_whoever_wants_nothing_asks_no_server() -> None:
+    """The stream stays open all the same."""
+    assert await asked_for({"toolsListChanged": "yes"}, 0) == await asked_for(None, 0) == []
+
+
+@pytest.mark.parametrize("uris", ["x:1", [1], ["x:1"] * (MOST_URIS + 1)])
+async def test_a_wish_that_is_none_is_refused(uris: object) -> None:
+    """No more resources than at a server's own mount."""
+    with pytest.raises(RpcRefused, match="at most"):
+        await asked_for({"resourceSubscriptions": uris}, 0)
