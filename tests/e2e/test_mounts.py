@@ -9,13 +9,8 @@ import pytest
 
 from tests.e2e.conformance import FAILED, REVISIONS, run, scenarios
 from tests.e2e.processes import Adapter, Server, adapter
-from tests.e2e.talk import Command, connected
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timed]
-
-UPSTREAM = "tests.e2e.upstream_server"
-LEGACY = ("python_v1", "python_v2 legacy", "ts_v1", "ts_v2 legacy")
-MODERN = ("python_v2 2026-07-28", "ts_v2 2026-07-28", "python_v2 auto", "fastmcp4", "ts_v2 auto")
 
 
 def merged(place: Path, urls: dict[str, str], **mount: Any) -> Adapter:
@@ -24,29 +19,6 @@ def merged(place: Path, urls: dict[str, str], **mount: Any) -> Adapter:
         {"id": name, "mount_path": f"/mcp/{name}", "upstream": {"url": url}} for name, url in urls.items()
     ]
     return adapter(place, "", servers=servers, mounts=[{"id": "all", "servers": ["*"], **mount}])
-
-
-@pytest.mark.parametrize("name", [*LEGACY, *MODERN])
-async def test_official_clients_use_several_servers_at_one_address(
-    name: str, command: Command, tmp_path: Path
-) -> None:
-    """Lists and calls tools of two servers, and reads why those of a dead one fail."""
-    for place in ("one", "two"):
-        (tmp_path / place).mkdir()
-    async with Server(UPSTREAM, tmp_path / "one") as one, Server(UPSTREAM, tmp_path / "two") as two:
-        urls = {"one": one.url, "two": two.url, "dead": "http://127.0.0.1:9/mcp"}
-        async with (
-            merged(tmp_path, urls) as front,
-            connected(command, name, f"{front.base}/mcp/all", tmp_path) as client,
-        ):
-            listed = await client.ask("list")
-            assert listed["text"] == "one_echo one_wait two_echo two_wait"
-            called = await client.ask("call", tool="two_echo", arguments={"text": "hi"})
-            assert called["text"] == "you said hi"
-            refused = await client.ask("call", tool="dead_echo", arguments={"text": "hi"})
-            assert not refused["ok"]
-            assert "pstream" in refused["text"]
-            assert (await client.ask("call", tool="one_echo", arguments={"text": "on"}))["ok"]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from mcp import ClientSession
-from mcp.client.streamable_http import streamable_http_client
 
 from adapter.settings.root import Settings
 from adapter.state.lock_file import StateLock, StateTaken
@@ -346,20 +344,3 @@ async def test_a_session_is_served_by_every_worker(tmp_path: Path) -> None:
         for client in clients:
             client.close()
         assert one.upstream.opened == 1
-
-
-async def test_an_sdk_client_does_not_notice_workers(tmp_path: Path) -> None:
-    """The official client opens connections as it likes, and its session goes on while workers are replaced."""
-    async with (
-        supervised(tmp_path) as one,
-        streamable_http_client(one.front.url) as streams,
-        ClientSession(streams[0], streams[1]) as client,
-    ):
-        await client.initialize()
-        await asyncio.gather(*(client.call_tool("tool", {}) for _ in range(6)))
-        for _ in range(20):
-            assert (await client.call_tool("tool", {})).content[0].type == "text"
-        one.replace()
-        await one.until(lambda: bool(one.logged("all workers have been replaced")))
-        for _ in range(20):
-            assert (await client.call_tool("tool", {})).content[0].type == "text"

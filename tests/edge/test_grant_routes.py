@@ -125,19 +125,6 @@ async def test_the_right_browser_may_still_finish_after_a_wrong_one(it: Scene) -
     assert (await alice.get(redirect))[0].status == 200
 
 
-async def test_an_answer_counts_once(it: Scene) -> None:
-    """The same redirect again is refused before the authorization server hears of it."""
-    alice = it.browser("alice")
-    redirect = it.issuer.consent(await alice.start(await it.link("alice")), "alice")
-    cookies = dict(alice.cookies)
-    assert (await alice.get(redirect))[0].status == 200
-    again = Browser(it.front, cookies=cookies)
-    head, page = await again.get(redirect)
-    assert head.status == 400
-    assert "used already" in page
-    assert len(it.issuer.requests) == 1
-
-
 @pytest.mark.parametrize("named", ["https://other.example", ""])
 async def test_an_answer_of_another_issuer_is_refused(it: Scene, named: str) -> None:
     """Mix-up: the answer names another issuer, or none although this one always names itself."""
@@ -166,19 +153,6 @@ async def test_a_refusal_is_told_and_nothing_of_it_is_believed(it: Scene) -> Non
     assert "not granted" in page
     assert "<script" not in page
     assert (await it.call("alice"))["result"]["isError"]
-
-
-async def test_an_old_state_is_refused(it: Scene) -> None:
-    """Who comes back after ten minutes begins anew."""
-    grants = it.front.app.grants
-    assert grants is not None
-    alice = it.browser("alice")
-    flow = grants.flows["raw"]
-    flow.clock = lambda: 0.0
-    url = await alice.start(await it.link("alice"))
-    head, page = await alice.get(it.issuer.consent(url, "alice"))
-    assert head.status == 400
-    assert "too late" in page
 
 
 async def test_a_form_of_another_page_is_refused(it: Scene) -> None:

@@ -102,25 +102,6 @@ async def test_v22_all_who_need_keys_wait_for_one_fetch(keys: KeySet, publisher:
     assert publisher.asked == 1
 
 
-async def test_callers_that_all_leave_make_one_fetch(
-    keys: KeySet, publisher: Publisher, clock: Clock
-) -> None:
-    """With ids that nobody knows, one after the other, however many; the next one finds the keys."""
-    await keys.find("k1", "RS256")
-    publisher.go.clear()
-    clock.now = PAUSE
-    for number in range(20):
-        publisher.begun.clear()
-        asking = asyncio.ensure_future(keys.find(f"made up {number}", "RS256"))
-        await asyncio.sleep(0)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-    publisher.go.set()
-    assert await keys.find("k1", "RS256") is not None
-    assert publisher.asked == 2
-
-
 async def test_a_key_whose_private_part_is_published_is_not_used(keys: KeySet, publisher: Publisher) -> None:
     """Anybody could sign with it; the log says so, and the others of the set stay."""
     publisher.document = document(FIRST, {**SECOND, "d": "AQAB"})

@@ -37,16 +37,6 @@ async def test_no_name_of_a_tool_ends_its_exchange(
     assert [line["name"] for line in lines if line.get("method") == "tools/call"] == [written] * 2
 
 
-async def test_no_method_ends_its_exchange_either(
-    in_session: StartRoad, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    """A method is as much a client's own as a name."""
-    async with in_session(core={"access_log": True}) as (_, _, client):
-        _, answer = await client.request("POST", rb'{"jsonrpc":"2.0","id":1,"method":"\ud800"}')
-        assert answer == result(1)
-    assert rb"\\ud800" in capfdbinary.readouterr().err
-
-
 async def test_a_tool_of_any_name_may_be_called_over_http(road: StartRoad) -> None:
     """Bytes of a path that are no text make a name that nobody has, and end nothing."""
     console = {"enabled": True, "allow_execute": True}

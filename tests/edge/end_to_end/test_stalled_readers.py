@@ -8,7 +8,6 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import orjson
 import pytest
 
 from adapter.edge.http.bodies import ClientGone
@@ -184,20 +183,3 @@ async def test_stages_keep_the_request_until_the_answer_has_left(in_session: Sta
         assert front.app.bodies.buffers.used == len(LARGE)
         client.close()
         await until(lambda: front.app.bodies.buffers.used == 0)
-
-
-async def test_each_message_of_a_batch_is_told_of_a_broken_stream(in_session: StartRoad) -> None:
-    """Also of one of which a part was refused and another part was sent."""
-
-    async def script(exchange: Exchange) -> None:
-        await exchange.begin_stream()
-        await exchange.chunk(b": alive\n\n")
-        await until(lambda: front.app.bodies.buffers.used == 0)
-        exchange.hang_up()
-
-    makes = {"type": "artifact_producer", "tools": ["made"], "output_locator": {"mode": "embedded"}}
-    batch = b"[" + b",".join([call_body("tool", 1), call_body("made", 2), call_body("other", 3)]) + b"]"
-    async with in_session(script, version="2025-03-26", server={"adapters": [makes]}) as (_, front, client):
-        _, answer = await client.request("POST", batch + b" " * 300 * KIB)
-        told = [orjson.loads(line[6:]) for line in answer.splitlines() if line.startswith(b"data: ")]
-        assert sorted(each["id"] for each in told if "error" in each) == [1, 2, 3]

@@ -52,20 +52,6 @@ async def test_no_message_smuggles_a_call(message: bytes) -> None:
         assert shop.requests == []
 
 
-@pytest.mark.parametrize("message", SMUGGLED)
-async def test_no_member_of_a_batch_smuggles_a_call(message: bytes) -> None:
-    """Nothing of the batch is sent, whichever member it is, or it is sent without that member."""
-    shop = Shop(*SHOP)
-    harmless = b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"seen","arguments":{}}}'
-    async with guarded(shop, "off", policies=HIDDEN) as front:
-        session = await front.open("2025-03-26")
-        try:
-            await front.relaying.post(b"[%s,%s]" % (harmless, message), session)
-        except AdapterError:
-            assert shop.requests == []
-        assert all(b"hidden" not in request.body for request in shop.requests)
-
-
 @pytest.mark.parametrize(
     "more", [b',"Method":"tools/call"', b',"PARAMS":{"name":"hidden"}', b',"result":{}', b',"ID":1']
 )
