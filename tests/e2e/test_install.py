@@ -60,24 +60,6 @@ def test_a_client_that_has_no_file_gets_one(client: str, file: str, tmp_path: Pa
     assert (tmp_path / file).read_text() == text
 
 
-def test_a_file_keeps_what_it_had_and_a_backup(tmp_path: Path) -> None:
-    """Also its permissions, and the link that leads to it."""
-    mine = {"theme": "dark", "mcpServers": {"old": {"url": "x"}}}
-    elsewhere = tmp_path / "dotfiles.json"
-    elsewhere.write_text(json.dumps(mine))
-    elsewhere.chmod(0o600)
-    (tmp_path / ".cursor").mkdir()
-    (tmp_path / ".cursor" / "mcp.json").symlink_to(elsewhere)
-    assert install(tmp_path, "cursor", "--url", URL, "--name", "ours", "--yes").returncode == 0
-    assert json.loads(elsewhere.read_text()) == {
-        **mine,
-        "mcpServers": {"old": {"url": "x"}, "ours": {"url": URL}},
-    }
-    assert (tmp_path / ".cursor" / "mcp.json").is_symlink() and elsewhere.stat().st_mode & 0o777 == 0o600
-    (backup,) = tmp_path.glob("dotfiles.json.*.bak")
-    assert json.loads(backup.read_text()) == mine
-
-
 def test_an_entry_is_taken_out_again(tmp_path: Path) -> None:
     """By its name, or all servers of the settings; everything else is as it was, to the byte."""
     before = b'{\r\n  // mine\r\n  "servers": {\r\n    "old": {"n": 1e999},\r\n  },\r\n}\r\n'

@@ -7,8 +7,8 @@ import asyncio
 import orjson
 import pytest
 
-from tests.edge.conftest import StartAdapter, StartRoad, StartUpstream
-from tests.edge.raw import Exchange, call_body, initialize_result
+from tests.edge.conftest import StartAdapter, StartUpstream
+from tests.edge.raw import Exchange, initialize_result
 
 SHARED = {"upstream": "principal"}
 KEPT = {"missing_id": "principal"}
@@ -68,20 +68,3 @@ async def test_session_for_every_exchange_is_one_at_the_server(
         assert up.opened == 1 and up.sessions == {"upstream-1"}
         ids = [each.message["id"] for each in up.calls("tools/call")]
         assert len(set(ids)) == 6
-
-
-async def test_tokens_never_share(road: StartRoad) -> None:
-    """Each principal has a session of its own at the server, with ids or without."""
-    tokens = [{"name": name, "token": name} for name in ("ada", "bea")]
-    core = {"auth": {"enabled": True, "tokens": tokens}}
-    async with road(named, sessions=SHARED | KEPT, core=core) as (up, _, client):
-        for name in ("ada", "bea"):
-            for _ in range(2):
-                head, body = await client.request("POST", call_body(name), Authorization=f"Bearer {name}")
-                assert head.status == 200 and orjson.loads(body)["result"] == name
-        by_name: dict[object, set[str | None]] = {}
-        for each in up.calls("tools/call"):
-            params = each.message["params"]
-            assert isinstance(params, dict)
-            by_name.setdefault(params["name"], set()).add(each.head.get("mcp-session-id"))
-        assert sorted(map(len, by_name.values())) == [1, 1] and by_name["ada"] != by_name["bea"]
