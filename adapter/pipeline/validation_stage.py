@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -28,12 +28,11 @@ from adapter.errors import LimitReached
 from adapter.pipeline.call import Forward, InThread, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.rules.calls.input_schemas import MOST_VALUES, DeclaredInputs, too_long, too_many
-from adapter.rules.calls.inputs import Input, InputProblem, InputsRefused
+from adapter.rules.calls.inputs import InputsRefused
 from adapter.rules.calls.tool_api import as_plain
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.presenters.presenters import SELECT
 from adapter.rules.results import refusals
-from adapter.rules.results.refusals import Issue
 from adapter.rules.schema.checker import Checker, Fault, compile_schema, uncheckable
 from adapter.rules.schema.cost import STEPS, OutOfSteps, SchemaInvalid, SchemaTooLarge, weight
 from adapter.rules.text.json_values import NotJson
@@ -261,17 +260,16 @@ class CoercionStage:
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage."""
-        arguments, misselected = _select_taken(call) if self.selects else (call.arguments, None)
+        arguments, misselected = _select_taken(call) if self.selects else (call.arguments, ())
         try:
             if self.inputs.checker is None:
                 values = self.inputs.fitted(arguments)
             else:
                 values = await self._checked(arguments)
         except InputsRefused as refused:
-            issues = [*_issues(self.inputs.each, refused), *([misselected] if misselected else [])]
-            raise _unfit(self.tool, str(refused), issues) from None
-        if misselected is not None:
-            raise _unfit(self.tool, _sentence(misselected), [misselected])
+            raise _unfit(self.tool, [*refused.faults, *misselected], str(refused)) from None
+        if misselected:
+            raise _unfit(self.tool, misselected)
         call.arguments = values
         return await forward(call)
 
@@ -314,7 +312,7 @@ class ValidationStage:
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. A schema that nothing can be checked by ends the call too."""
         schema = await self.schema_of(call)
-        arguments, misselected = _select_taken(call) if self.selects else (call.arguments, None)
+        arguments, misselected = _select_taken(call) if self.selects else (call.arguments, ())
         try:
             faults: Sequence[Fault] = ()
             if schema is not None:
@@ -326,10 +324,8 @@ class ValidationStage:
         except LimitReached as busy:
             sentence = f"input validation failed: {busy}"
             raise StageFailed("validation", sentence, "busy", retry_after=busy.retry_after) from None
-        issues = [*(fault.issue for fault in faults), *([misselected] if misselected else [])]
-        if issues:
-            sentence = faults[0].sentence if faults else _sentence(issues[0])
-            raise _unfit(self.tool, sentence, issues)
+        if faults or misselected:
+            raise _unfit(self.tool, [*faults, *misselected])
         call.arguments = arguments
         return await forward(call)
 
@@ -354,51 +350,31 @@ def _digest(schema: Mapping[str, Any]) -> str:
     return f"{id(schema)}" if text is None else hashlib.sha256(text).hexdigest()
 
 
-def _select_taken(call: PlannedCall) -> tuple[Mapping[str, Any], Issue | None]:
+def _select_taken(call: PlannedCall) -> tuple[Mapping[str, Any], Sequence[Fault]]:
     """Return the arguments without ``_select``, whose names are noted in the call; null counts as absent.
 
-    The issue is the fault of ``_select``, if it has one.
+    With them is the fault of ``_select``, if it has one.
     """
     if SELECT not in call.arguments:
-        return call.arguments, None
+        return call.arguments, ()
     arguments = {name: value for name, value in call.arguments.items() if name != SELECT}
     names = call.arguments[SELECT]
     if names is None:
-        return arguments, None
+        return arguments, ()
     if not isinstance(names, list | tuple):
-        return arguments, refusals.wrong_type((SELECT,), names, "array")
+        return arguments, [_mistyped((SELECT,), names, "array")]
     for position, name in enumerate(names):
         if not isinstance(name, str):
-            return arguments, refusals.wrong_type((SELECT, position), name, "string")
+            return arguments, [_mistyped((SELECT, position), name, "string")]
     call.select = tuple(names)
-    return arguments, None
+    return arguments, ()
 
 
-def _unfit(tool: str, sentence: str, issues: Sequence[Issue]) -> StageFailed:
-    return StageFailed.worded("validation", sentence, refusals.invalid(tool, issues))
+def _mistyped(path: Sequence[str | int], sent: Any, expected: str) -> Fault:
+    issue = refusals.wrong_type(path, sent, expected)
+    return Fault.of("type", issue, f"type validation failed: {issue.message}")
 
 
-def _sentence(issue: Issue) -> str:
-    return (
-        f"input validation failed: validation error for field '{issue.field}': "
-        f"type validation failed: {issue.message}"
-    )
-
-
-def _issues(inputs: Mapping[str, Input], refused: InputsRefused) -> Iterator[Issue]:
-    for problem in refused.problems:
-        if problem.field in inputs:
-            yield _issue(inputs[problem.field], problem)
-    yield from (fault.issue for fault in refused.faults)
-    if unknown := [problem.field for problem in refused.problems if problem.field not in inputs]:
-        yield refusals.unrecognized((), unknown)
-
-
-def _issue(declared: Input, problem: InputProblem) -> Issue:
-    path, expected = (problem.field,), problem.expected or ""
-    # The rule says it for models that read sentences; what is missing has a form of its own.
-    if problem.text.startswith("required input"):
-        return refusals.missing(path, expected)
-    if declared.enum is not None:
-        return refusals.not_an_option(path, problem.sent, declared.enum)
-    return Issue(path, problem.text, problem.sent, f"Expected type: {expected}.")
+def _unfit(tool: str, faults: Sequence[Fault], sentence: str | None = None) -> StageFailed:
+    worded = refusals.invalid(tool, [fault.issue for fault in faults])
+    return StageFailed.worded("validation", sentence or faults[0].sentence, worded)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Final
 
 from adapter.rules.calls.inputs import (
@@ -19,11 +20,20 @@ from adapter.rules.calls.inputs import (
     InputType,
     input_schema,
     read,
-    undeclared,
 )
-from adapter.rules.schema.checker import FORMATS, Checker, Fault, compile_schema, uncheckable, why_not
+from adapter.rules.schema.checker import (
+    FORMATS,
+    Checker,
+    compile_schema,
+    uncheckable,
+    unrecognized,
+    why_not,
+)
 from adapter.rules.schema.cost import STEPS, SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.events import shortened
+
+MOST_UNKNOWN = 100
+"""Fields that nobody declared of which a caller is told."""
 
 MOST_VALUES = 10_000
 """Values within the arguments of one call that are checked by a schema; what holds more is refused."""
@@ -99,20 +109,19 @@ class DeclaredInputs:
         return found
 
     def fitted(self, arguments: Mapping[str, Any], *, steps: int = STEPS) -> dict[str, Any]:
-        """Return the values of the inputs. Raises InputsRefused with all problems at once, and OutOfSteps."""
-        values, problems = read(self.each, arguments)
-        if not arguments.keys() <= self.each.keys():
-            problems += undeclared(self.each, arguments)
-        faults: tuple[Fault, ...] = ()
+        """Return the values of the inputs. Raises InputsRefused with all faults at once, and OutOfSteps."""
+        values, faults = read(self.each, arguments)
+        first = next(iter(faults), None)
         if self.checker is not None:
-            wrong = {problem.field for problem in problems}
-            faults = tuple(
-                fault
-                for fault in self.checker.judged(values, steps=steps).faults
-                if not (fault.path and fault.path[0] in wrong)
-            )
-        if problems or faults:
-            raise InputsRefused(tuple(problems), faults)
+            wrong = {fault.path[:1] for fault in faults}
+            judged = self.checker.judged(values, steps=steps).faults
+            faults += [fault for fault in judged if fault.path[:1] not in wrong]
+        if not arguments.keys() <= self.each.keys():
+            unknown = (name for name in arguments if name not in self.each)
+            faults.append(unrecognized((), list(islice(unknown, MOST_UNKNOWN))))
+            first = first or faults[-1]
+        if faults:
+            raise InputsRefused(faults, first)
         return values
 
     def _check_defaults(self) -> None:
@@ -128,13 +137,12 @@ class DeclaredInputs:
 
 def too_many() -> InputsRefused:
     """Return the refusal of arguments with too many values to check."""
-    return InputsRefused((), (uncheckable(f"The arguments have more than {MOST_VALUES} values."),))
+    return InputsRefused([uncheckable(f"The arguments have more than {MOST_VALUES} values.")])
 
 
 def too_long(steps: int) -> InputsRefused:
     """Return the refusal of arguments that take more than ``steps`` to check."""
-    sentence = f"Checking the arguments needs more than {steps} steps."
-    return InputsRefused((), (uncheckable(sentence),))
+    return InputsRefused([uncheckable(f"Checking the arguments needs more than {steps} steps.")])
 
 
 def keywords_of(kind: InputType, keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,25 +6,21 @@ import json
 import math
 import re
 from calendar import monthrange
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import orjson
 
-if TYPE_CHECKING:
-    from adapter.rules.schema.checker import Fault
+from adapter.rules.results import refusals
+from adapter.rules.results.refusals import Issue
+from adapter.rules.schema.checker import Fault
 
 InputType = Literal["string", "int", "float", "boolean", "datetime", "array", "object", "any"]
 Scalar = str | int | float | bool
 Value = Scalar | list[Any] | dict[str, Any] | None
 """A JSON value; of scalars those that an input is coerced to."""
-
-
-MOST_UNKNOWN = 100
-"""Fields that nobody declared of which a caller is told."""
 
 
 class Unset(Enum):
@@ -95,34 +91,11 @@ class Input:
         return scalar
 
 
-@dataclass(frozen=True, slots=True)
-class InputProblem:
-    """The problem with one field.
-
-    ``expected`` is the name of its type in JSON Schema, ``sent`` is the argument. A missing argument was not
-    sent; a field that is not declared has no type.
-    """
-
-    field: str
-    text: str
-    expected: str | None = None
-    sent: object = UNSET
-
-
 class InputsRefused(ValueError):
-    """The arguments do not fit: ``str`` tells of the first problem, ``problems`` lists all of them.
+    """The arguments do not fit: ``str`` tells of the ``first`` fault, ``faults`` lists all of them."""
 
-    ``faults`` are the problems that JSON Schema found.
-    """
-
-    def __init__(self, problems: tuple[InputProblem, ...], faults: tuple[Fault, ...] = ()) -> None:
-        first = next(iter(problems), None)
-        super().__init__(
-            faults[0].sentence
-            if first is None
-            else f"input validation failed: validation error for field '{first.field}': {first.text}"
-        )
-        self.problems = problems
+    def __init__(self, faults: Sequence[Fault], first: Fault | None = None) -> None:
+        super().__init__((first or faults[0]).sentence)
         self.faults = faults
 
 
@@ -138,18 +111,16 @@ def input_schema(inputs: Mapping[str, Input]) -> dict[str, Any]:
     return schema
 
 
-def read(
-    inputs: Mapping[str, Input], arguments: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[InputProblem]]:
-    """Return the values of the declared inputs that fit, and the problems of the others."""
+def read(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """Return the values of the declared inputs that fit, and the faults of the others."""
     values: dict[str, Any] = {}
-    problems: list[InputProblem] = []
+    faults: list[Fault] = []
     for name, declared in inputs.items():
         sent = arguments.get(name)
         if sent is None:
             if declared.required:
-                missing = f"required input '{name}' is missing"
-                problems.append(InputProblem(name, missing, SCHEMA_TYPES[declared.type]))
+                missing = refusals.missing((name,), SCHEMA_TYPES[declared.type])
+                faults.append(Fault.of("required", missing, f"required input '{name}' is missing"))
             elif not isinstance(declared.default, Unset):
                 # A copy, for whoever gets it may change what is within.
                 default = declared.default
@@ -159,14 +130,12 @@ def read(
             values[name] = declared.accepted(sent)
         except ValueError as reason:
             text = f"type validation failed: {reason}"
-            problems.append(InputProblem(name, text, SCHEMA_TYPES[declared.type], sent))
-    return values, problems
-
-
-def undeclared(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> Iterator[InputProblem]:
-    """Return the problems of undeclared arguments, the first MOST_UNKNOWN of them."""
-    for name in islice((name for name in arguments if name not in inputs), MOST_UNKNOWN):
-        yield InputProblem(name, f"unknown input field '{name}'", sent=arguments[name])
+            if declared.enum is None:
+                issue = Issue((name,), text, sent, f"Expected type: {SCHEMA_TYPES[declared.type]}.")
+            else:
+                issue = refusals.not_an_option((name,), sent, declared.enum)
+            faults.append(Fault.of("type", issue, text))
+    return values, faults
 
 
 def _property(declared: Input) -> dict[str, Any]:

@@ -51,6 +51,14 @@ class Fault:
     issue: Issue
     sentence: str
 
+    @classmethod
+    def of(
+        cls, keyword: str, issue: Issue, why: str, message: str | None = None, field: str | None = None
+    ) -> Fault:
+        """The fault of an issue; ``why`` is the reason in its sentence, and the message where there is no other."""
+        sentence = f"input validation failed: validation error for field '{field or issue.field}': {why}"
+        return cls(keyword, issue.path, why if message is None else message, issue, sentence)
+
     @property
     def pointer(self) -> str:
         """The path as a JSON Pointer."""
@@ -95,7 +103,7 @@ def fault_of(error: ValidationError, schema: Any) -> Fault:
     match kind:
         case Kind.Required(name):
             issue = refusals.missing((*path, name), _expected(schema, error.schema_path[:-1], name))
-            return _of("required", issue, message, f"required input '{issue.field}' is missing")
+            return Fault.of("required", issue, f"required input '{issue.field}' is missing", message)
         case Kind.AdditionalProperties(names):
             return unrecognized(path, names)
         case Kind.Enum(options):
@@ -111,7 +119,9 @@ def fault_of(error: ValidationError, schema: Any) -> Fault:
                 if types
                 else Issue(path, message, error.instance)
             )
-    return _of(_NAMES.get(kind.name, kind.name), issue, message, f"type validation failed: {issue.message}")
+    return Fault.of(
+        _NAMES.get(kind.name, kind.name), issue, f"type validation failed: {issue.message}", message
+    )
 
 
 _NAMES: Mapping[str, str] = {"falseSchema": "false"}
@@ -136,17 +146,12 @@ def unrecognized(path: SchemaPath, names: Sequence[str]) -> Fault:
     listed = ", ".join(f"'{shortened(name, _LONGEST)}'" for name in islice(names, _LONGEST // 4))
     verb = "was" if len(names) == 1 else "were"
     message = _cut(f"Additional properties are not allowed ({listed} {verb} unexpected)")
-    return _of("additionalProperties", issue, message, text, field=first)
+    return Fault.of("additionalProperties", issue, text, message, first)
 
 
 def uncheckable(sentence: str) -> Fault:
     """Arguments that nobody can judge, and why not."""
-    return _of("schema", Issue((), sentence), sentence, sentence)
-
-
-def _of(keyword: str, issue: Issue, message: str, why: str, field: str | None = None) -> Fault:
-    sentence = f"input validation failed: validation error for field '{field or issue.field}': {why}"
-    return Fault(keyword, issue.path, message, issue, sentence)
+    return Fault.of("schema", Issue((), sentence), sentence)
 
 
 def _types(error: ValidationError) -> Sequence[str]:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.rules.calls.input_schemas import DeclaredInputs
-from adapter.rules.calls.inputs import UNSET, Input, InputProblem, InputsRefused, InputType, input_schema
+from adapter.rules.calls.inputs import Input, InputsRefused, InputType, input_schema
+from adapter.rules.results.refusals import MISSING, Issue
 
 TYPES: tuple[InputType, ...] = ("string", "int", "float", "boolean", "datetime")
 
@@ -193,13 +194,11 @@ def test_h10_the_sentences_of_a_refusal() -> None:
 def test_h10_all_problems_are_listed_at_once() -> None:
     """Declared fields first, in their order, with what JSON Schema calls their types and what was sent."""
     inputs = {"id": Input("int"), "on": Input("boolean")}
-    assert refusal(inputs, {"hack": "x", "on": 2}).problems == (
-        InputProblem("id", "required input 'id' is missing", "integer", UNSET),
-        InputProblem(
-            "on", "type validation failed: expected boolean, got a number that is none", "boolean", 2
-        ),
-        InputProblem("hack", "unknown input field 'hack'", None, "x"),
-    )
+    missing, wrong, unknown = refusal(inputs, {"hack": "x", "on": 2}).faults
+    assert missing.issue == Issue(("id",), "Required", MISSING, "Expected type: integer.")
+    text = "type validation failed: expected boolean, got a number that is none"
+    assert wrong.issue == Issue(("on",), text, 2, "Expected type: boolean.")
+    assert unknown.sentence.endswith("field 'hack': unknown input field 'hack'")
 
 
 def test_a_refusal_does_not_repeat_what_was_sent() -> None:
