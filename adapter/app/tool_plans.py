@@ -13,7 +13,7 @@ from adapter.app.base import Base, SharedChecks
 from adapter.app.hosted import HostedTools
 from adapter.app.pipeline import PlanCompiler, SharedRules
 from adapter.errors import AdapterError
-from adapter.hosted.scripts.scripts import CodeLoader, Scripts
+from adapter.hosted.scripts.scripts import CodeLoader
 from adapter.pipeline.auth_stage import Plugins
 from adapter.pipeline.failures import AuthRefused, CallRefused, StageFailed
 from adapter.pipeline.presenters import PresentersInvalid
@@ -59,7 +59,7 @@ def compiled(
     """
     logger = logger or log.get_logger("adapter")
     checks = checks or SharedChecks(logger)
-    loading = CodeLoader(settings.directory, logger, Scripts(logger, project=settings.directory))
+    loading = CodeLoader(settings.directory, logger)
     planning = PlanCompiler(
         settings,
         loading,
@@ -111,7 +111,7 @@ def fault(error: Exception) -> BaseException | None:
 
 def _presenters(settings: Settings, loading: CodeLoader) -> dict[str, Presenter]:
     def load(reference: str, _: str) -> Callable[..., Any]:
-        return loading.plain(reference)
+        return loading.function(reference, least=1, most=2).plain
 
     try:
         return build_presenters(settings.presenters, load, _judge)

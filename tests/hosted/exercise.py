@@ -198,7 +198,7 @@ class Exercise:
             len(asyncio.all_tasks()),
             int(sessions[1]),
             upstream.server.running,
-            hosting.planning.loading.scripts.leftover,
+            hosting.planning.loading.workers.leftover,
         )
 
 

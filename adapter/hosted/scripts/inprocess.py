@@ -34,12 +34,8 @@ class InProcessScript:
     def __init__(self, reference: Reference, workers: Workers, modules: Modules) -> None:
         self.reference = reference.text
         self._function = function_of(modules.of(reference), reference)
-        arguments = arguments_taken(self._function, 1, 2)
-        if arguments is None:
-            raise ScriptInvalid(
-                f"{reference.text!r}: the function must take (payload) or (payload, context)."
-            )
-        self._arguments = arguments
+        wanted = "(payload) or (payload, context)"
+        self._arguments = arguments_taken(self._function, reference, 1, 2, wanted)
         self._workers = workers
         self._is_async = inspect.iscoroutinefunction(self._function) or inspect.isasyncgenfunction(
             self._function
@@ -153,10 +149,12 @@ def function_of(module: ModuleType, reference: Reference) -> Callable[..., Any]:
     return own[0]
 
 
-def arguments_taken(function: Callable[..., Any], least: int, most: int) -> int | None:
+def arguments_taken(
+    function: Callable[..., Any], reference: Reference, least: int, most: int, wanted: str
+) -> int:
     """The number of arguments, of ``most``, that a function takes by position; one without a signature takes any.
 
-    None for a function that cannot be called with ``least`` to ``most``.
+    Raises ScriptInvalid for one that cannot be called with ``least`` to ``most``, which are ``wanted`` in words.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -166,7 +164,9 @@ def arguments_taken(function: Callable[..., Any], least: int, most: int) -> int 
     needed = sum(each.default is each.empty for each in positional)
     endless = any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters)
     taken = most if endless else min(len(positional), most)
-    return None if taken < least or needed > most else taken
+    if taken < least or needed > most:
+        raise ScriptInvalid(f"{reference.text!r}: the function must take {wanted}.")
+    return taken
 
 
 class Contained:

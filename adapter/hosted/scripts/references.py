@@ -34,22 +34,14 @@ class Reference:
     function: str | None
 
 
-def resolve(text: str, base: Path, project: Path | None = None) -> Reference:
-    """The script that ``text`` names. Raises ScriptInvalid if there is no such file.
-
-    A path may be absolute; one that begins with ``./`` or ``../`` is looked for in ``base``, any other there first
-    and then in ``project``.
-    """
+def resolve(text: str, base: Path) -> Reference:
+    """The script that ``text`` names, by an absolute path or one below ``base``. Raises ScriptInvalid."""
     named, mark, function = text.partition("#")
     if not named or (mark and not function.isidentifier()):
         raise ScriptInvalid(f"{text!r} does not name a script: write path.py#function or path.py.")
-    places = [base]
-    if project is not None and not named.startswith(("./", "../")):
-        places.append(project)
-    for place in places:
-        if (path := place / named).is_file():
-            return Reference(text, path.resolve(), function or None)
-    raise ScriptInvalid(f"The script {named} does not exist.")
+    if not (path := base / named).is_file():
+        raise ScriptInvalid(f"The script {named} does not exist.")
+    return Reference(text, path.resolve(), function or None)
 
 
 class Modules:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from structlog.typing import FilteringBoundLogger
 
 from adapter.hosted.scripts.inprocess import Contained, InProcessScript, Workers, arguments_taken, function_of
-from adapter.hosted.scripts.references import Modules, Reference, ScriptInvalid, resolve
+from adapter.hosted.scripts.references import Modules, Reference, resolve
 from adapter.hosted.scripts.subprocesses import Confinement, SubprocessScript
 from adapter.pipeline.call import Code, PlannedCall
 from adapter.pipeline.code_stages import CodeFailures
@@ -34,11 +34,8 @@ class LoadedFunction:
     ) -> None:
         self.reference = reference.text
         self.plain: Callable[..., Any] = function_of(modules.of(reference), reference)
-        parameters = arguments_taken(self.plain, least, most)
-        if parameters is None:
-            wanted = str(most) if least == most else f"{least} to {most}"
-            raise ScriptInvalid(f"{reference.text!r}: the function must take {wanted} arguments.")
-        self.parameters = parameters
+        wanted = str(most) if least == most else f"{least} to {most}"
+        self.parameters = arguments_taken(self.plain, reference, least, most, f"{wanted} arguments")
         self._workers = workers
 
     async def __call__(self, *arguments: Any) -> Any:
@@ -83,90 +80,47 @@ class ScriptHandler:
 Runtime = Literal["inprocess", "subprocess"]
 
 
-class Scripts:
-    """Loads scripts and holds what they share: threads in process, and the limits of subprocesses."""
-
-    def __init__(
-        self,
-        log: FilteringBoundLogger,
-        *,
-        project: Path | None = None,
-        confinement: Confinement | None = None,
-    ) -> None:
-        self._log = log
-        self._project = project
-        self._confinement = confinement or Confinement()
-        self._workers = Workers()
-        self._modules = Modules()
-
-    @property
-    def leftover(self) -> int:
-        """Calls of scripts in process that were given up and whose threads have not ended."""
-        return self._workers.leftover
-
-    @property
-    def workers(self) -> Workers:
-        """The threads in which plain functions run."""
-        return self._workers
-
-    def load(self, reference: str, base: Path, runtime: Runtime = "inprocess") -> Code:
-        """The script that ``reference`` names, as ``references.resolve`` finds it. Raises ScriptInvalid.
-
-        In process its file is run here, and once for all that is loaded from it while it stays the same.
-        """
-        found = resolve(reference, base, self._project)
-        if runtime == "subprocess":
-            return SubprocessScript(found, self._confinement, self._log)
-        return InProcessScript(found, self._workers, self._modules)
-
-    def function(self, reference: str, base: Path, *, least: int, most: int) -> LoadedFunction:
-        """The function that ``reference`` names, to be called with ``least`` to ``most`` arguments by position.
-
-        Raises ScriptInvalid.
-        """
-        found = resolve(reference, base, self._project)
-        return LoadedFunction(found, self._workers, self._modules, least=least, most=most)
-
-    def close(self) -> None:
-        """Release the threads."""
-        self._workers.close()
-
-
 @dataclass(slots=True)
 class CodeLoader:
-    """Loads scripts and functions below ``base``. ``problems`` are the failures, with their places in the settings."""
+    """Loads scripts and functions below ``base``, each once; ``confinement`` is that of processes.
+
+    ``problems`` are the failures, with their places in the settings. ``workers`` are the threads of all plain
+    functions.
+    """
 
     base: Path
     log: FilteringBoundLogger
-    scripts: Scripts
-    problems: list[Problem] = field(default_factory=list)
-    _functions: dict[tuple[str, int, int], LoadedFunction] = field(default_factory=dict)
-    _scripts: dict[tuple[str, Runtime], Code] = field(default_factory=dict)
+    confinement: Confinement = field(default_factory=Confinement)
+    problems: list[Problem] = field(default_factory=list, init=False)
+    workers: Workers = field(default_factory=Workers, init=False)
+    _modules: Modules = field(default_factory=Modules, init=False)
+    _functions: dict[tuple[str, int, int], LoadedFunction] = field(default_factory=dict, init=False)
+    _scripts: dict[tuple[str, Runtime], Code] = field(default_factory=dict, init=False)
 
     def script(self, reference: str, runtime: Runtime = "inprocess") -> Code:
-        """A script that is given a payload. Raises ScriptInvalid."""
+        """A script that is given a payload, in process its file is run now. Raises ScriptInvalid."""
         known = self._scripts.get((reference, runtime))
         if known is None:
-            known = self._scripts[reference, runtime] = self.scripts.load(reference, self.base, runtime)
+            found = resolve(reference, self.base)
+            known = self._scripts[reference, runtime] = (
+                SubprocessScript(found, self.confinement, self.log)
+                if runtime == "subprocess"
+                else InProcessScript(found, self.workers, self._modules)
+            )
         return known
 
     def function(self, reference: str, *, least: int, most: int) -> LoadedFunction:
-        """A function that takes ``least`` to ``most`` arguments. Raises ScriptInvalid."""
+        """A function that takes ``least`` to ``most`` arguments by position. Raises ScriptInvalid."""
         key = (reference, least, most)
-        known = self._functions.get(key)
-        if known is None:
-            known = self.scripts.function(reference, self.base, least=least, most=most)
-            self._functions[key] = known
-        return known
-
-    def plain(self, reference: str) -> Callable[..., Any]:
-        """A function that presenters call, with data and context or with data alone. Raises ScriptInvalid."""
-        return self.function(reference, least=1, most=2).plain
+        if key not in self._functions:
+            found = resolve(reference, self.base)
+            self._functions[key] = LoadedFunction(found, self.workers, self._modules, least=least, most=most)
+        return self._functions[key]
 
     async def in_thread(self, job: Callable[[], Any]) -> Any:
         """See pipeline.call.InThread. Raises ScriptFailed for what would end more than its own call."""
         with Contained("the code"):
-            return await self.scripts.workers.run(job)
+            return await self.workers.run(job)
 
     @contextmanager
     def judging(self, place: str, *refusals: type[Exception]) -> Iterator[None]:
@@ -177,5 +131,5 @@ class CodeLoader:
             self.problems.append(Problem(place, str(error)))
 
     def close(self) -> None:
-        """Stop the threads."""
-        self.scripts.close()
+        """Release the threads."""
+        self.workers.close()

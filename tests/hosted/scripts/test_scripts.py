@@ -14,7 +14,7 @@ import pytest
 
 from adapter.hosted.scripts.inprocess import Workers
 from adapter.hosted.scripts.references import ScriptFailed, ScriptInvalid, ScriptTimedOut
-from adapter.hosted.scripts.scripts import Scripts
+from adapter.hosted.scripts.scripts import CodeLoader
 from adapter.pipeline.call import Code
 from adapter.rules.results.outcomes import ToolUserError
 from tests.hosted.serving import LOG
@@ -23,15 +23,15 @@ Load = Callable[[str], Code]
 
 
 @pytest.fixture
-def scripts(tmp_path: Path) -> Iterator[Scripts]:
-    """A loader whose project is ``project`` below the test's folder."""
-    loader = Scripts(LOG, project=tmp_path / "project")
+def scripts(tmp_path: Path) -> Iterator[CodeLoader]:
+    """A loader of what is in the test's folder."""
+    loader = CodeLoader(tmp_path, LOG)
     yield loader
     loader.close()
 
 
 @pytest.fixture
-def load(scripts: Scripts, tmp_path: Path) -> Load:
+def load(scripts: CodeLoader, tmp_path: Path) -> Load:
     """``load(source)``: the one script of that source."""
 
     numbers = count()
@@ -39,7 +39,7 @@ def load(scripts: Scripts, tmp_path: Path) -> Load:
     def write(source: str) -> Code:
         name = f"script{next(numbers)}.py"
         (tmp_path / name).write_text(source)
-        return scripts.load(name, tmp_path)
+        return scripts.script(name)
 
     return write
 
@@ -51,19 +51,15 @@ async def called(script: Code, payload: Any = None, timeout: float | None = 5.0)
 # --- how they are found -------------------------------------------------------------------------------------------
 
 
-def test_a_path_is_looked_for_beside_the_tool_and_then_in_the_project(
-    scripts: Scripts, tmp_path: Path
-) -> None:
-    """H15: one that begins with a dot is looked for beside the tool only; an absolute one is where it is."""
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "shared.py").write_text("def default(payload): return 'project'")
+def test_a_path_is_absolute_or_below_the_settings(scripts: CodeLoader, tmp_path: Path) -> None:
+    """H15: one of a tool's folder was made so when the folder was read."""
     tool = tmp_path / "tool"
     tool.mkdir()
-    assert scripts.load("shared.py", tool).reference == "shared.py"
-    assert scripts.load(str(project / "shared.py"), tool).reference.endswith("shared.py")
+    (tool / "shared.py").write_text("def default(payload): return 'tool'")
+    assert scripts.script("tool/shared.py").reference == "tool/shared.py"
+    assert scripts.script(str(tool / "shared.py")).reference.endswith("shared.py")
     with pytest.raises(ScriptInvalid, match=r"The script \./shared\.py does not exist"):
-        scripts.load("./shared.py", tool)
+        scripts.script("./shared.py")
 
 
 @pytest.mark.parametrize(
@@ -95,12 +91,12 @@ async def test_a_file_alone_stands_for_its_default(load: Load, source: str, answ
     ],
 )
 def test_what_cannot_be_used_is_refused_with_a_reason(
-    scripts: Scripts, tmp_path: Path, source: str, reference: str, said: str
+    scripts: CodeLoader, tmp_path: Path, source: str, reference: str, said: str
 ) -> None:
     """One sentence that names the script as the configuration does."""
     (tmp_path / "script.py").write_text(source)
     with pytest.raises(ScriptInvalid, match=said):
-        scripts.load(reference, tmp_path)
+        scripts.script(reference)
 
 
 async def test_a_script_is_read_again_within_the_same_second(tmp_path: Path) -> None:
@@ -109,8 +105,8 @@ async def test_a_script_is_read_again_within_the_same_second(tmp_path: Path) -> 
     for number in (1, 2):
         path.write_text(f"def default(payload): return {number}")
         os.utime(path, (1, 1))
-        scripts = Scripts(LOG)
-        assert await called(scripts.load("script.py", tmp_path)) == number
+        scripts = CodeLoader(tmp_path, LOG)
+        assert await called(scripts.script("script.py")) == number
         scripts.close()
 
 
@@ -179,19 +175,19 @@ async def test_an_async_script_is_cancelled_when_its_time_is_up(load: Load) -> N
     assert payload == ["tidied"]
 
 
-async def test_a_thread_that_goes_on_is_counted_until_it_ends(scripts: Scripts, load: Load) -> None:
+async def test_a_thread_that_goes_on_is_counted_until_it_ends(scripts: CodeLoader, load: Load) -> None:
     """The call answers in time; other calls are served meanwhile, by other threads."""
     script = load("def default(payload):\n  payload.wait(60)\n  return 'woke'")
     stuck = threading.Event()
     with pytest.raises(ScriptTimedOut):
         await called(script, stuck, 0.01)
-    assert scripts.leftover == 1
+    assert scripts.workers.leftover == 1
     free = threading.Event()
     free.set()
     assert await called(script, free) == "woke"
     stuck.set()
     async with asyncio.timeout(20):
-        while scripts.leftover:
+        while scripts.workers.leftover:
             await asyncio.sleep(0)
 
 
@@ -212,7 +208,7 @@ async def test_threads_that_never_end_have_a_limit() -> None:
     workers.close()
 
 
-async def test_a_generator_that_was_given_up_takes_no_further_step(scripts: Scripts, load: Load) -> None:
+async def test_a_generator_that_was_given_up_takes_no_further_step(scripts: CodeLoader, load: Load) -> None:
     """Its thread stops at the next yield, and the generator may tidy up."""
     source = "def default(payload):\n  go, steps = payload\n  try:\n    while True:\n"
     source += "      go.wait(60)\n      steps.append(1)\n      yield 0\n  finally: steps.append('closed')"
@@ -221,6 +217,6 @@ async def test_a_generator_that_was_given_up_takes_no_further_step(scripts: Scri
         await called(load(source), (go, steps), 0.5)
     go.set()
     async with asyncio.timeout(20):
-        while scripts.leftover:
+        while scripts.workers.leftover:
             await asyncio.sleep(0)
     assert steps == [1, "closed"]

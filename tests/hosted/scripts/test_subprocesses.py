@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from adapter.hosted.scripts.processes import ProcessOutput
 from adapter.hosted.scripts.references import ScriptFailed, ScriptInvalid, ScriptTimedOut
-from adapter.hosted.scripts.scripts import Scripts
+from adapter.hosted.scripts.scripts import CodeLoader
 from adapter.hosted.scripts.subprocesses import Confinement, Starts
 from adapter.pipeline.call import Code
 from adapter.rules.results.outcomes import Result, ToolUserError
@@ -36,7 +36,7 @@ def load(tmp_path: Path) -> Load:
         path = tmp_path / reference.partition("#")[0]
         path.write_text(source)
         path.chmod(0o755)
-        return Scripts(LOG, confinement=Confinement(**confined)).load(reference, tmp_path, "subprocess")
+        return CodeLoader(tmp_path, LOG, Confinement(**confined)).script(reference, "subprocess")
 
     return write
 
@@ -137,7 +137,7 @@ async def test_the_adapter_s_variables_stay_its_own(load: Load) -> None:
 async def test_what_it_writes_to_standard_error_is_logged(tmp_path: Path) -> None:
     """At debug level, with the script's name; it is never part of an answer."""
     (tmp_path / "script.py").write_text("import sys\nsys.stderr.write('a trace')\nprint(1)")
-    script = Scripts(get_logger()).load("script.py", tmp_path, "subprocess")
+    script = CodeLoader(tmp_path, get_logger()).script("script.py", "subprocess")
     with capture_logs() as logged:
         assert await called(script) == 1
     assert [(entry["log_level"], entry["script"], entry["text"]) for entry in logged] == [
@@ -187,7 +187,7 @@ def test_what_cannot_run_is_refused_when_it_is_loaded(load: Load, tmp_path: Path
         load("#!/bin/sh", "script.sh#run")
     (tmp_path / "script.sh").chmod(0o644)
     with pytest.raises(ScriptInvalid, match="is not executable"):
-        Scripts(LOG).load("script.sh", tmp_path, "subprocess")
+        CodeLoader(tmp_path, LOG).script("script.sh", "subprocess")
 
 
 async def test_output_has_an_end(load: Load) -> None:

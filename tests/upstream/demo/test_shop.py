@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adapter.demo import TOOLS
-from adapter.hosted.scripts.scripts import Scripts
+from adapter.hosted.scripts.scripts import CodeLoader
 from adapter.pipeline.call import Code
 from adapter.rules.results.outcomes import Response, ToolUserError
 from adapter.upstream.demo.shop import ORDERS, REGIONS, stock
@@ -27,8 +27,8 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def forecast() -> Iterator[Code]:
-    scripts = Scripts(LOG)
-    yield scripts.load("handler.py", TOOLS / "forecast")
+    scripts = CodeLoader(TOOLS / "forecast", LOG)
+    yield scripts.script("handler.py")
     scripts.close()
 
 
