@@ -103,6 +103,26 @@ async def test_a_workbook_is_edited_twice(tmp_path: Path, office_python: Path) -
         ]
 
 
+async def test_a_workbook_is_edited_twice_without_a_shared_disk(tmp_path: Path, office_python: Path) -> None:
+    """The server gets the content as base64 and gives it back inside a result; it edits a file of its own."""
+    adapters = [
+        taking("content_base64", "import_workbook", delivery="base64"),
+        {"type": "artifact_producer", "tools": ["export_workbook"], "output_locator": {"mode": "embedded"}},
+    ]
+    excel = excel_in(office_python, tmp_path / "elsewhere")
+    async with serving(tmp_path, excel, "stdio", adapters) as host:
+        await host.call("create_workbook", path="book.xlsx")
+        made = [artifact(await host.call("export_workbook", path="book.xlsx"))]
+        for text in ("one", "two"):
+            handle = made[-1]["artifact_uri"]
+            said(await host.call("import_workbook", path="book.xlsx", content_base64=handle, overwrite=True))
+            rows = {"sheet": "Sheet1", "at": "A1", "rows": [[text]]}
+            said(await host.call("write_range", path="book.xlsx", **rows))
+            made.append(artifact(await host.call("export_workbook", path="book.xlsx")))
+        await unchanged(host, *made)
+        assert {each["filename"] for each in made} == {"book.xlsx"}
+
+
 async def test_a_text_is_patched_twice(tmp_path: Path, texteditor_python: Path) -> None:
     """A server whose files stand in lists of objects, and that names them in its results."""
     adapters = [
@@ -142,3 +162,25 @@ async def test_a_text_is_patched_twice(tmp_path: Path, texteditor_python: Path) 
             assert set(json.loads(said(result))) == set(uris)
             kept.append([content_of(await host.read(uri)) for uri in uris])
         assert kept == [[b"one\nsecond\n"] * 2, [b"two\nsecond\n"] * 2]
+
+
+async def test_a_file_of_the_filesystem_server_is_edited_twice(
+    tmp_path: Path, node: Path, server_packages: Path
+) -> None:
+    """A server that opens what lies in its folders only, by paths that it resolves."""
+    root = tmp_path / "data"
+    root.mkdir()
+    script = server_packages / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js"
+    adapters = [taking("path", "edit_file", edits=True), taking("path", "read_text_file", edits=False)]
+    (tmp_path / "note.txt").write_text("one two\n")
+    async with serving(tmp_path, Program((str(node), [str(script), str(root)])), "stdio", adapters) as host:
+        (upload,) = await uploaded(host, tmp_path / "note.txt", helper=HELPER)
+        uri = upload["upload_handle"]
+        states = []
+        for old, new in (("one", "three"), ("two", "four")):
+            result = await host.call("edit_file", path=uri, edits=[{"oldText": old, "newText": new}])
+            assert str(root) not in said(result)
+            uri = artifact(result)["artifact_uri"]
+            states.append(content_of(await host.read(uri)))
+        assert states == [b"three two\n", b"three four\n"]
+        assert "one two" in said(await host.call("read_text_file", path=upload["upload_handle"]))

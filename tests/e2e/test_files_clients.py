@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -18,7 +19,9 @@ from tests.e2e.filing import (
     READER,
     Answer,
     Host,
+    Json,
     ScriptedHost,
+    Unreadable,
     artifact,
     content_of,
     curl,
@@ -106,6 +109,60 @@ async def test_a_host_goes_all_the_way_round(name: str, command: Command, tmp_pa
         refused = await host.call("digest", path=uploads[0]["upload_handle"] + "/../../x")
         assert refused["isError"]
         assert HELPER in texts(refused)
+
+
+# --- whose files they are -----------------------------------------------------------------------------------------
+
+TOKENS = {"ada": "token-of-ada-for-this-test", "ben": "token-of-ben-for-this-test"}
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {TOKENS[name]}"}
+
+
+async def test_files_of_a_principal_outlive_its_sessions(command: Command, tmp_path: Path) -> None:
+    """What one session brought and made, every later session of the same principal has, in either era and from
+    either SDK; for another principal none of it is there."""
+    file = written(tmp_path, "kept.txt", b"kept")
+    auth = {"enabled": True, "tokens": [{"name": name, "token": token} for name, token in TOKENS.items()]}
+    async with (
+        Server(UPSTREAM, tmp_path) as upstream,
+        adapter(
+            tmp_path,
+            upstream.url,
+            adapters=ADAPTERS,
+            core={**DOWNLOADS, "auth": auth},
+            sessions={"scope": "principal"},
+        ) as front,
+    ):
+        async with python_host(front.url, "legacy", bearer("ada")) as host:
+            (upload,) = await uploaded(host, file)
+            told = artifact(await host.call("draw", seed=4, size=5000, filename="kept.bin"))
+        for name in HOSTS:
+            async with hosted(command, name, front.url, tmp_path, bearer("ada")) as host:
+                await _has(host, upload, told)
+            async with hosted(command, name, front.url, tmp_path, bearer("ben")) as host:
+                await _has_not(host, upload, told)
+        unsigned = urlsplit(told["download_url"])._replace(query="").geturl()
+        assert await curl("-H", f"Authorization: {bearer('ada')['Authorization']}", unsigned) == Answer(
+            200, drawing(4, 5000)
+        )
+        assert (await curl("-H", f"Authorization: {bearer('ben')['Authorization']}", unsigned)).status == 404
+        assert (await curl(unsigned)).status == 401
+
+
+async def _has(host: Host, upload: Json, told: Json) -> None:
+    assert said(await host.call("digest", path=upload["upload_handle"])) == line(b"kept", "kept.txt")
+    assert told["artifact_uri"] in [resource["uri"] for resource in await host.resources()]
+    assert content_of(await host.read(told["artifact_uri"])) == drawing(4, 5000)
+
+
+async def _has_not(host: Host, upload: Json, told: Json) -> None:
+    for handle in (upload["upload_handle"], told["artifact_uri"]):
+        assert (await host.call("digest", path=handle))["isError"]
+    assert told["artifact_uri"] not in [resource["uri"] for resource in await host.resources()]
+    with pytest.raises(Unreadable, match="Resource not found"):
+        await host.read(told["artifact_uri"])
 
 
 # --- a full disk --------------------------------------------------------------------------------------------------

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.filing import Host, Json, ScriptedHost, artifact, curl, python_host
+from tests.e2e.filing import ADAPTERS as FILE_ADAPTERS
+from tests.e2e.filing import HELPER, TRANSFER_TIMEOUT, Host, Json, ScriptedHost, artifact, curl, python_host
 from tests.e2e.processes import Server, adapter
 from tests.e2e.structured_server import CONTENT, SCHEMAS
 from tests.e2e.talk import Command, connected
@@ -44,6 +47,24 @@ def shown_by_codex(result: Json) -> str:
     """
     structured = result.get("structuredContent")
     return json.dumps(result["content"] if structured is None else structured)
+
+
+def shown_by_copilot(result: Json) -> str:
+    """What the model of Copilot CLI is given: the texts and structured content, and no links to resources.
+
+    Source: github/copilot-cli, issue #4515 (August 2026).
+    """
+    texts = [block["text"] for block in result["content"] if block["type"] == "text"]
+    structured = result.get("structuredContent")
+    return "\n".join(texts if structured is None else [*texts, json.dumps(structured)])
+
+
+async def shell(command: str, place: Path) -> str:
+    """What a command of the model's writes."""
+    process = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE, cwd=place)
+    written, _ = await asyncio.wait_for(process.communicate(), TRANSFER_TIMEOUT)
+    assert process.returncode == 0
+    return written.decode()
 
 
 async def check_all(host: Host) -> None:
@@ -85,3 +106,36 @@ async def test_the_typescript_sdk_accepts_every_answer(name: str, command: Comma
         await check_all(ScriptedHost(client))
         told = await client.ask("result", tool="broken", arguments={"filename": "a.txt"}, timeout=20)
         assert not told["ok"] and "tructured content" in told["text"]
+
+
+async def test_codex_shows_no_file_without_the_list(tmp_path: Path) -> None:
+    """With `never` the model is told what the tool said and nothing of the link behind it."""
+    async with front(tmp_path, in_structured_content="never") as url, python_host(url) as host:
+        result = await host.call("closed", filename="a.txt")
+        assert artifact(result)["filename"] == "a.txt" and shown_by_codex(result) == '{"n": 1}'
+
+
+async def test_copilot_moves_files_by_its_shell(tmp_path: Path) -> None:
+    """Its model finds the command in what it is shown, then the handle in what that wrote, and at last the link."""
+    (tmp_path / "photo.png").write_bytes(b"abc")
+    core = {"allow_artifacts_download": True}
+    async with (
+        Server("tests.e2e.files_server", tmp_path) as upstream,
+        adapter(tmp_path, upstream.url, adapters=FILE_ADAPTERS, core=core) as running,
+        python_host(running.url, "legacy") as host,
+    ):
+        offered = shown_by_copilot(await host.call(HELPER)).splitlines()[-1]
+        uploaded = json.loads(await shell(json.loads(offered)["example_curl"], tmp_path))
+        result = await host.call("turn_round", path=uploaded["upload_handle"], filename="b.png")
+        link = re.search(r"https?://[^\s\"\])]+/artifacts/[^\s\"\])]+", shown_by_copilot(result))
+        assert link is not None and await shell(f"curl -sS '{link[0]}'", tmp_path) == "cba"
+
+
+async def test_copilot_shows_the_link_with_structured_content(tmp_path: Path) -> None:
+    """In the list and in a text: whichever its model reads leads to the file."""
+    async with front(tmp_path) as url, python_host(url) as host:
+        result = await host.call("closed", filename="a.txt")
+        texts, _, structured = shown_by_copilot(result).rpartition("\n")
+        (entry,) = json.loads(structured)["artifacts"]
+        assert entry["download_url"] in texts
+        assert await shell(f"curl -sS '{entry['download_url']}'", tmp_path) == CONTENT.decode()

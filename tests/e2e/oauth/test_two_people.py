@@ -17,6 +17,8 @@ from tests.e2e.filing import (
     artifact,
     content_of,
     curl,
+    offered,
+    post,
     said,
     sha256,
     uploaded,
@@ -86,6 +88,30 @@ async def meets_nothing(host: PythonHost, handle: str, told: Json) -> None:
     assert told["artifact_uri"] not in [each["uri"] for each in await host.resources()]
     with pytest.raises(Unreadable, match="Resource not found"):
         await host.read(told["artifact_uri"])
+
+
+async def test_an_upload_url_is_good_for_one_and_by_one(
+    oauth_programs: None, replicas_programs: None, tmp_path: Path
+) -> None:
+    """The file belongs to whom the URL was given, whoever else sends their token with it, and once on all replicas."""
+    file = tmp_path / "notes.txt"
+    file.write_text("notes")
+    async with (
+        authorization_server(tmp_path) as issuer,
+        Server(FILES, tmp_path) as upstream,
+        three_replicas(tmp_path, issuer, upstream.url) as front,
+        person("ada", front, "legacy") as ada,
+        person("bob", front, "legacy") as bob,
+    ):
+        url = await offered(ada)
+        theirs = await issuer.token("bob", front.url)
+        # The URL itself says whose file it will be, so it needs no token, and another one's changes nothing.
+        answer = await curl("-H", f"Authorization: Bearer {theirs}", "-F", f"file=@{file}", url)
+        handle = answer.json["uploads"][0]["upload_handle"]
+        assert (await bob.call("digest", path=handle))["isError"]
+        assert said(await ada.call("digest", path=handle))
+        for _ in range(REPLICAS):
+            assert (await post(url, file)).status in (401, 403, 404, 409, 410)
 
 
 async def test_grants_are_their_persons_on_every_replica(
