@@ -21,11 +21,11 @@ class Asking:
     connector: Connector
 
     async def sql(self, text: str, *values: Scalar, timeout: float = 10, max_rows: int = 1000) -> Rows:
-        statement = Bound(self.connector.kind, text, values)
+        statement = Bound(text, values)
         return await self.connector.run(statement, timeout=timeout, max_rows=max_rows)
 
     async def redis(self, *argv: str, timeout: float = 10, max_rows: int = 1000) -> Rows:
-        statement = Bound("redis", " ".join(argv), (), argv=argv)
+        statement = Bound(" ".join(argv), (), argv=argv)
         return await self.connector.run(statement, timeout=timeout, max_rows=max_rows)
 
     async def ask(self, text: str, *values: Scalar, timeout: float = 10) -> Rows:
@@ -42,7 +42,7 @@ class Asking:
         timeout: float = 10,
         max_rows: int = 1000,
     ) -> Rows:
-        statement = Bound("mongodb", "", (), document={"database": database, "command": command})
+        statement = Bound("", (), document={"database": database, "command": command})
         return await self.connector.run(statement, timeout=timeout, max_rows=max_rows)
 
 

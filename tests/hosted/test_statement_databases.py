@@ -12,7 +12,7 @@ from adapter.hosted.statement import Database, opened
 from adapter.rules.statements.statements import Bound, Kind
 from tests.hosted.serving import LOG
 
-BOUND = Bound("sqlite", "SELECT 1", ())
+BOUND = Bound("SELECT 1", ())
 
 
 @dataclass

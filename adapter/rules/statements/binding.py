@@ -11,6 +11,7 @@ from adapter.rules.calls.inputs import Scalar
 from adapter.rules.statements.sql import Dialect, Token, literal_text, reads, tokens
 from adapter.rules.statements.templates import (
     HOLE,
+    Bound,
     EnvironmentFailed,
     Part,
     Placeholder,
@@ -94,18 +95,12 @@ class SqlStatement:
     reads: bool
     pastes: bool
 
-    @property
-    def pasted(self) -> tuple[str, ...]:
-        """The inputs whose values become part of the text."""
-        pastes = (piece.placeholder for piece in self.pieces if isinstance(piece, Paste))
-        return tuple(placeholder.name for placeholder in pastes if placeholder.space == "inputs")
-
-    def filled(self, sources: Sources) -> tuple[str, tuple[Scalar | None, ...]]:
+    def bound(self, text: str, sources: Sources) -> Bound:
         """The text for the driver, and the values in the order of its placeholders."""
         values = tuple([piece.value(sources) for piece in self.pieces if type(piece) is Bind])
-        if not self.pastes:
-            return self.text, values
-        return _rendered(self.pieces, self.dialect, lambda paste: paste.text(sources)), values
+        if self.pastes:
+            text = _rendered(self.pieces, self.dialect, lambda paste: paste.text(sources))
+        return Bound(text, values)
 
 
 def compile_sql(template: Template, dialect: Dialect, *, textual: bool) -> SqlStatement:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NoReturn
 
-from adapter.rules.calls.inputs import Value
 from adapter.rules.statements.templates import (
     HOLE,
+    Bound,
     EnvironmentFailed,
     Part,
     Placeholder,
@@ -120,14 +120,10 @@ class MongoCommand:
     placeholders: tuple[Placeholder, ...]
     reads: bool
 
-    def filled(self, sources: Sources) -> dict[str, Any]:
-        """The document with its values, its members in the order of the template."""
-        filled: dict[str, Any] = _filled(self.document, sources)
-        return filled
-
-    def values(self, sources: Sources) -> tuple[Value, ...]:
-        """The values that took the places of the placeholders, in their order."""
-        return tuple(sources.given(placeholder) for placeholder in self.placeholders)
+    def bound(self, text: str, sources: Sources) -> Bound:
+        """The document with its members in the order of the template, and the values of the placeholders."""
+        values = tuple(sources.given(placeholder) for placeholder in self.placeholders)
+        return Bound(text, values, document=_filled(self.document, sources))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from adapter.rules.calls.inputs import Input, Scalar, Value
+from adapter.rules.calls.inputs import Input
 from adapter.rules.statements.binding import SqlStatement, compile_sql
 from adapter.rules.statements.mongodb_documents import MongoCommand, compile_mongo
 from adapter.rules.statements.sql import DIALECTS
 from adapter.rules.statements.templates import (
+    Bound,
     Environment,
     EnvironmentFailed,
     Part,
@@ -23,6 +24,7 @@ from adapter.rules.statements.templates import (
     StatementRefused,
     SubstitutionFailed,
     Template,
+    named,
     parse,
 )
 
@@ -47,33 +49,11 @@ class Statement:
     words; only then may its results be kept.
     """
 
-    kind: Kind
     text: str
     environment: frozenset[str]
     reads: bool
     form: SqlStatement | RedisCommand | MongoCommand = field(repr=False)
     env: Environment = field(repr=False)
-
-    @property
-    def pasted(self) -> tuple[str, ...]:
-        """The inputs whose values become part of the text: names, and what textual substitution lets through."""
-        return self.form.pasted if isinstance(self.form, SqlStatement) else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A statement with the values of one call; ``text`` and ``values`` together tell it from every other.
-
-    SQL: ``values`` belong to the placeholders of ``text``; where there are any, a mysql text has its percent
-    signs doubled. redis: ``argv`` is the whole command. mongodb: ``document`` is ``{"database", "command"}``,
-    the database missing where the template has none.
-    """
-
-    kind: Kind
-    text: str
-    values: tuple[Value, ...]
-    argv: tuple[str, ...] = ()
-    document: Mapping[str, Any] | None = None
 
 
 def compile_statement(
@@ -92,24 +72,17 @@ def compile_statement(
     else:
         form = compile_sql(parsed, DIALECTS[dialect], textual=textual)
     text = form.text if isinstance(form, SqlStatement) else template
-    return Statement(dialect, text, parsed.environment, form.reads, form, env)
+    return Statement(text, parsed.environment, form.reads, form, env)
 
 
 def bind(statement: Statement, values: Mapping[str, object]) -> Bound:
     """Bind ``values``, which have the types of their inputs. Raises EnvironmentFailed, then SubstitutionFailed for a
     value that is missing or cannot stand in its place.
     """
-    form, kind = statement.form, statement.kind
     for name in statement.environment:
         if statement.env(name) is None:
             raise EnvironmentFailed(name)
-    sources = Sources(values, statement.env)
-    if isinstance(form, SqlStatement):
-        text, binds = form.filled(sources)
-        return Bound(kind, text, binds)
-    if isinstance(form, RedisCommand):
-        return Bound(kind, statement.text, form.values(sources), argv=form.argv(sources))
-    return Bound(kind, statement.text, form.values(sources), document=form.filled(sources))
+    return statement.form.bound(statement.text, Sources(values, statement.env))
 
 
 # --- Redis -------------------------------------------------------------------------------------------------
@@ -159,12 +132,10 @@ class RedisCommand:
     words: tuple[tuple[Part, ...], ...]
     reads: bool
 
-    def argv(self, sources: Sources) -> tuple[str, ...]:
-        return tuple(sources.text(word) for word in self.words)
-
-    def values(self, sources: Sources) -> tuple[Scalar, ...]:
-        """The values that took the places of the placeholders, in their order."""
-        return tuple(sources.value(part) for word in self.words for part in word if not isinstance(part, str))
+    def bound(self, text: str, sources: Sources) -> Bound:
+        """The whole command, and the values that took the places of the placeholders, in their order."""
+        values = tuple(sources.value(part) for word in self.words for part in named(word))
+        return Bound(text, values, tuple(sources.text(word) for word in self.words))
 
 
 def compile_redis(template: Template) -> RedisCommand:

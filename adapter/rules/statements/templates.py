@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from adapter.rules.calls.inputs import Input, Scalar, Value
 
@@ -137,6 +137,21 @@ def _names_only(declared: Input) -> bool:
 
 
 # --- what replaces them ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A statement with the values of one call; ``text`` and ``values`` together tell it from every other.
+
+    SQL: ``values`` belong to the placeholders of ``text``; where there are any, a mysql text has its percent
+    signs doubled. redis: ``argv`` is the whole command. mongodb: ``document`` is ``{"database", "command"}``,
+    the database missing where the template has none.
+    """
+
+    text: str
+    values: tuple[Value, ...]
+    argv: tuple[str, ...] = ()
+    document: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
