@@ -24,6 +24,7 @@ from adapter.hosted.statement import (
     StatementRunner,
     opened,
 )
+from adapter.pipeline.code_stages import CodeFailures
 from adapter.pipeline.result_cache import kept_for, varying
 from adapter.rules.calls.input_schemas import TYPES, DeclaredInputs, keywords_of
 from adapter.rules.calls.inputs import Input
@@ -209,9 +210,8 @@ class HostedTools:
         timeout = (
             self._timeout(entry, declared) + PROCESS_BEYOND if declared.runtime == "subprocess" else None
         )
-        return ScriptHandler(
-            declared.name, script, timeout, expose, self.loading.log.bind(server=entry.id), declared.rows
-        )
+        failures = CodeFailures("handler", declared.name, expose, self.loading.log.bind(server=entry.id))
+        return ScriptHandler(script, timeout, failures, declared.rows)
 
     def _asking(
         self, entry: ServerSettings, declared: ToolSettings, inputs: DeclaredInputs, expose: Expose

@@ -19,8 +19,14 @@ from adapter.pipeline.auth_stage import (
     Plugins,
 )
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.code_stages import ContextStage, InputMapperStage, Middleware, OutputMapperStage
-from adapter.pipeline.failures import ErrorStyle, Outcome
+from adapter.pipeline.code_stages import (
+    CodeFailures,
+    ContextStage,
+    InputMapperStage,
+    Middleware,
+    OutputMapperStage,
+)
+from adapter.pipeline.failures import ErrorStyle, Outcome, Stage
 from adapter.pipeline.limits_stage import Concurrency, Rate, SharedRate, rate_key
 from adapter.pipeline.order import Slot
 from adapter.pipeline.plan import Kind, Listed, NameStage, Step, ToolPlan
@@ -249,6 +255,9 @@ class Steps:
             log=self._log,
         )
 
+    def _failures(self, stage: Stage) -> CodeFailures:
+        return CodeFailures(stage, self._tool, self._style.expose, self._log)
+
     @property
     def _selects(self) -> bool:
         return self._presenter is not None and self._presenter.select_schema is not None
@@ -271,8 +280,7 @@ class Steps:
             return
         with self._loading.judging("context.factory", ScriptInvalid):
             function = self._loading.function(factory, least=1, most=1)
-            run = ContextStage(self._tool, function, self._style.expose, self._log)
-            yield Step(Slot.CONTEXT, factory, run)
+            yield Step(Slot.CONTEXT, factory, ContextStage(function, self._failures("context")))
 
     def _auth(self) -> Iterator[Step]:
         auth = self._stages.auth
@@ -313,20 +321,19 @@ class Steps:
             yield Step(Slot.LIMITS, f"{most} call{'' if most == 1 else 's'} at once, {queue} may wait", run)
 
     def _mappers(self, rows: bool) -> Iterator[Step]:
-        mappers, expose = self._stages.mappers, self._style.expose
+        mappers = self._stages.mappers
         if mappers.output is not None:
             with self._loading.judging(f"{self._place}.mappers.output", ScriptInvalid):
                 code = self._loading.script(mappers.output)
-                run = OutputMapperStage(
-                    self._tool, code, expose, self._log, rows=rows, whole=self._structured
-                )
+                failures = self._failures("output_transform")
+                run = OutputMapperStage(code, failures, rows=rows, whole=self._structured)
                 yield Step(Slot.OUTPUT_TRANSFORM, mappers.output, run)
         if mappers.input is not None:
             with self._loading.judging(f"{self._place}.mappers.input", ScriptInvalid):
-                code = self._loading.script(mappers.input)
-                yield Step(
-                    Slot.INPUT_TRANSFORM, mappers.input, InputMapperStage(self._tool, code, expose, self._log)
+                mapper = InputMapperStage(
+                    self._loading.script(mappers.input), self._failures("input_transform")
                 )
+                yield Step(Slot.INPUT_TRANSFORM, mappers.input, mapper)
 
     def _coercing(self, inputs: DeclaredInputs) -> Step:
         run = CoercionStage(
@@ -348,9 +355,7 @@ class Steps:
         for index, reference in enumerate(self._stages.middleware):
             with self._loading.judging(f"{self._place}.middleware[{index}]", ScriptInvalid, ValueError):
                 function = self._loading.function(reference, least=1, most=3)
-                run = Middleware(
-                    self._tool, function, self._style.expose, self._log, structured=self._structured
-                )
+                run = Middleware(function, self._failures("middleware"), structured=self._structured)
                 yield Step(Slot.MIDDLEWARE, reference, run, run.part)
 
     def _caching(self, read_only: ReadOnly) -> Step:

@@ -69,24 +69,23 @@ def _named(error: Exception) -> str:
     return f"{text} ({kind.__name__})" if kind.__name__.isidentifier() else text
 
 
+@dataclass(eq=False, slots=True)
 class InputMapperStage:
     """A PlanStage: the mapper's result replaces the arguments for all later stages."""
 
-    def __init__(self, tool: str, code: Code, expose: Expose, log: FilteringBoundLogger) -> None:
-        self._tool = tool
-        self._code = code
-        self._failures = CodeFailures("input_transform", tool, expose, log)
+    code: Code
+    failures: CodeFailures
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. What is no object ends the call."""
         try:
-            payload = {"inputs": shown(call.arguments), "tool": self._tool}
-            returned = await self._code.call(payload, call.context, None, call.client.progress)
+            payload = {"inputs": shown(call.arguments), "tool": self.failures.tool}
+            returned = await self.code.call(payload, call.context, None, call.client.progress)
             if not isinstance(returned, Mapping):
                 raise CodeMistake(f"the mapper must return an object, not {type(returned).__name__}")
             call.arguments = shown(returned)
         except Exception as error:
-            raise self._failures.of(call, error) from None
+            raise self.failures.of(call, error) from None
         return await forward(call)
 
 
@@ -98,18 +97,13 @@ class OutputMapperStage:
     return is structuredContent too. With ``rows`` the returned value becomes a list of objects.
     """
 
-    tool: str
     code: Code
-    expose: Expose
-    log: FilteringBoundLogger
+    failures: CodeFailures
     rows: bool = field(default=False, kw_only=True)
     whole: bool = field(default=False, kw_only=True)
 
-    def __post_init__(self) -> None:
-        self._failures = CodeFailures("output_transform", self.tool, self.expose, self.log)
-
     def __repr__(self) -> str:
-        return f"<OutputMapperStage of {self.tool!r} by {self.code.reference}>"
+        return f"<OutputMapperStage of {self.failures.tool!r} by {self.code.reference}>"
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage. Failures, and answers that are not the tool's own, pass unchanged."""
@@ -122,10 +116,10 @@ class OutputMapperStage:
             returned = await self.code.call(payload, call.context, None, call.client.progress)
             return outcome.written(self._result(returned))
         except Exception as error:
-            raise self._failures.of(call, error) from None
+            raise self.failures.of(call, error) from None
 
     def _payload(self, outcome: Outcome) -> dict[str, Any]:
-        payload = {"results": shown(outcome.payload), "tool": self.tool}
+        payload = {"results": shown(outcome.payload), "tool": self.failures.tool}
         if self.whole:
             payload["result"] = shown(outcome.result)
         return payload
@@ -140,23 +134,23 @@ RESERVED = frozenset(("request", "signal", "deadline"))
 """Members of a context that are the adapter's own to say."""
 
 
+@dataclass(eq=False, slots=True)
 class ContextStage:
     """A PlanStage: the factory is called with each call's request, and its members join the call's context."""
 
-    def __init__(self, tool: str, function: Function, expose: Expose, log: FilteringBoundLogger) -> None:
-        self._function = function
-        self._failures = CodeFailures("context", tool, expose, log)
+    function: Function
+    failures: CodeFailures
 
     async def __call__(self, call: PlannedCall, forward: Forward) -> Outcome:
         """See PlanStage."""
         try:
-            members = await self._function(call.context["request"])
+            members = await self.function(call.context["request"])
             if not isinstance(members, Mapping):
                 kind = type(members).__name__
                 raise CodeMistake(f"the context factory must return a mapping, not {kind}")
             call.context = extended(call.context, members)
         except Exception as error:
-            raise self._failures.of(call, error) from None
+            raise self.failures.of(call, error) from None
         return await forward(call)
 
 
@@ -240,17 +234,14 @@ class Middleware:
     parameters, ``(ctx)`` or ``(ctx, args)``, its return value is merged into the context.
     """
 
-    tool: str
     function: Function
-    expose: Expose
-    log: FilteringBoundLogger
+    failures: CodeFailures
     structured: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Raises ValueError for a raw function that is not async, as ``next`` has to be awaited."""
         if self.function.parameters >= RAW and not _is_async(self.function.plain):
             raise ValueError(f"{self.function.reference!r} takes next, so it must be async and await it.")
-        self._failures = CodeFailures("middleware", self.tool, self.expose, self.log)
 
     def __repr__(self) -> str:
         return f"<Middleware {self.function.reference}>"
@@ -267,7 +258,7 @@ class Middleware:
         try:
             call.context = extended(call.context, await self._derived(call))
         except Exception as error:
-            raise self._failures.of(call, error) from None
+            raise self.failures.of(call, error) from None
         return await forward(call)
 
     async def _derived(self, call: PlannedCall) -> Mapping[str, Any]:
@@ -290,7 +281,7 @@ class Middleware:
         except Exception as error:
             if error is behind.raised:
                 raise
-            raise self._failures.of(call, error) from None
+            raise self.failures.of(call, error) from None
 
     def _outcome(self, value: Any, behind: Next) -> Outcome:
         outcome = behind.outcome

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.call import Signal
-from adapter.pipeline.code_stages import ContextStage, InputMapperStage, OutputMapperStage
+from adapter.pipeline.code_stages import CodeFailures, ContextStage, InputMapperStage, OutputMapperStage
 from adapter.pipeline.failures import Outcome
 from adapter.rules.results.outcomes import ToolUserError, error, response, tool_error
 from adapter.rules.results.refusals import Expose
@@ -18,11 +18,12 @@ from tests.pipeline.walking import LOG, Behind, Scripted, Written, a_call, raisi
 
 
 def mapping_in(code: Scripted, expose: Expose = "message") -> InputMapperStage:
-    return InputMapperStage("get-user", code, expose, LOG)
+    return InputMapperStage(code, CodeFailures("input_transform", "get-user", expose, LOG))
 
 
 def mapping_out(code: Scripted, *, rows: bool = False, whole: bool = False) -> OutputMapperStage:
-    return OutputMapperStage("get-user", code, "message", LOG, rows=rows, whole=whole)
+    failures = CodeFailures("output_transform", "get-user", "message", LOG)
+    return OutputMapperStage(code, failures, rows=rows, whole=whole)
 
 
 # --- of the arguments -------------------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ async def test_h7_what_no_json_can_say_is_a_failure_of_the_mapper() -> None:
 
 
 def gathering(function: Callable[..., Any]) -> ContextStage:
-    return ContextStage("get-user", Written(function), "message", LOG)
+    return ContextStage(Written(function), CodeFailures("context", "get-user", "message", LOG))
 
 
 async def test_v3_what_is_the_adapters_to_say_stays() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapter.pipeline.call import PlannedCall
-from adapter.pipeline.code_stages import Middleware
+from adapter.pipeline.code_stages import CodeFailures, Middleware
 from adapter.pipeline.failures import CallRefused, Outcome, StageFailed
 from adapter.rules.results.outcomes import error
 from tests.pipeline.walking import LOG, Behind, Written, a_call, answered, refused
@@ -20,7 +20,8 @@ TOOLS_RESULT = Outcome(
 
 
 def middleware(function: Callable[..., Any], *, structured: bool = False) -> Middleware:
-    return Middleware("get-user", Written(function), "message", LOG, structured=structured)
+    failures = CodeFailures("middleware", "get-user", "message", LOG)
+    return Middleware(Written(function), failures, structured=structured)
 
 
 def text_of(outcome: Outcome) -> str:

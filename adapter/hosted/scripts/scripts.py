@@ -18,7 +18,6 @@ from adapter.pipeline.call import Code, PlannedCall
 from adapter.pipeline.code_stages import CodeFailures
 from adapter.pipeline.failures import Outcome
 from adapter.rules.results.outcomes import Response, Result, as_result, as_rows
-from adapter.rules.results.refusals import Expose
 from adapter.settings.section import Problem
 
 
@@ -49,32 +48,25 @@ class LoadedFunction:
 
 @dataclass(frozen=True, slots=True)
 class ScriptHandler:
-    """Calls ``script`` for a call of ``tool``, within ``timeout`` seconds; None: until the call's own end.
+    """Calls ``script`` for a call, within ``timeout`` seconds; None: until the call's own end.
 
     With ``rows`` the value that it returns becomes a list of objects, unless it is an answer already.
     """
 
-    tool: str
     script: Code
     timeout: float | None
-    expose: Expose
-    log: FilteringBoundLogger
+    failures: CodeFailures
     rows: bool = False
-    _failures: CodeFailures = field(init=False)
-
-    def __post_init__(self) -> None:
-        failures = CodeFailures("handler", self.tool, self.expose, self.log)
-        object.__setattr__(self, "_failures", failures)
 
     async def __call__(self, call: PlannedCall) -> Outcome:
         """See Work: the value of the script as a result."""
-        payload = {"inputs": dict(call.arguments), "tool": self.tool}
+        payload = {"inputs": dict(call.arguments), "tool": self.failures.tool}
         try:
             value = await self.script.call(payload, call.context, self.timeout, call.client.progress)
             rows = self.rows and not isinstance(value, Result | Response)
             return Outcome.of(as_result(as_rows(value) if rows else value))
         except Exception as error:
-            raise self._failures.of(call, error) from None
+            raise self.failures.of(call, error) from None
 
 
 Runtime = Literal["inprocess", "subprocess"]
