@@ -74,7 +74,7 @@ class ForkedRead(Generic[T]):
 
 
 def _found(answer: bytes, failure: Exception) -> Any:
-    """Return what a child process has read, out of its answer; its refusal is raised, and ``failure`` without any answer."""
+    """Return what a child process has read; its refusal is raised, and ``failure`` where it gave no answer."""
     if not answer:
         raise failure
     outcome = pickle.loads(answer)  # noqa: S301 - it comes from this program, over a pipe of its own
