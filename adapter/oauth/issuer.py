@@ -44,26 +44,15 @@ VALUE_BYTES = 100
 class Verification(NamedTuple):
     """A token that holds ``until`` (Unix seconds) without another look at its issuer; never longer than it is valid.
 
-    ``key`` has signed it, None where its issuer was asked about it. ``size`` are the bytes out of which it was read.
+    ``key`` has signed it, None where its issuer was asked about it. ``size`` are the bytes out of which it was read,
+    and of one that is kept ``since`` (Unix seconds) all that it takes.
     """
 
     token: VerifiedToken
     until: float
     size: int
     key: SigningKey | None = None
-
-
-class _Kept(NamedTuple):
-    """A verification that is kept ``since`` (Unix seconds), and its bytes."""
-
-    verification: Verification
-    since: float
-    size: int
-
-    @property
-    def weight(self) -> Weight:
-        """Its bytes, which it shares with no other."""
-        return Weight(id(self), self.size)
+    since: float = 0.0
 
 
 class TokenCheck(Protocol):
@@ -85,7 +74,9 @@ class VerifiedTokens:
         self.issuers: dict[str, TokenCheck] = {}
         self.introspection: TokenCheck | None = None
         self._clock = clock
-        self._kept = LastUsed[bytes, _Kept](MOST_TOKENS, MOST_BYTES, lambda kept: kept.weight)
+        self._kept = LastUsed[bytes, Verification](
+            MOST_TOKENS, MOST_BYTES, lambda kept: Weight(id(kept), kept.size)
+        )
 
     def __repr__(self) -> str:
         return f"<VerifiedTokens of {len(self.issuers)} issuers: {len(self)} tokens>"
@@ -125,19 +116,18 @@ class VerifiedTokens:
         found = self._kept.get(digest)
         if found is None:
             return None
-        verification, key = found.verification, found.verification.key
-        is_withdrawn = key is not None and key.withdrawn
-        if is_withdrawn or not found.since <= self._clock() < verification.until:
+        is_withdrawn = found.key is not None and found.key.withdrawn
+        if is_withdrawn or not found.since <= self._clock() < found.until:
             self._kept.drop(digest)
             return None
-        return verification.token
+        return found.token
 
     def keep(self, token: str, verification: Verification) -> None:
         """Remember a token, and forget the one that was used longest ago where there are too many."""
         now = self._clock()
         if verification.until > now:
             size = verification.size + VALUE_BYTES * values_in(verification.token.claims)
-            self._kept.put(digest_of(token), _Kept(verification, now, size))
+            self._kept.put(digest_of(token), verification._replace(since=now, size=size))
 
 
 def refused(why: ValueError) -> Unauthorized:
