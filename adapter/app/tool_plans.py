@@ -110,7 +110,7 @@ def fault(error: Exception) -> BaseException | None:
 
 
 def _presenters(settings: Settings, loading: CodeLoader) -> dict[str, Presenter]:
-    def load(reference: str, _: str) -> Callable[..., Any]:
+    def load(reference: str) -> Callable[..., Any]:
         return loading.function(reference, least=1, most=2).plain
 
     try:

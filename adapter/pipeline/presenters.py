@@ -34,7 +34,6 @@ from adapter.rules.presenters.shapes import (
     Check,
     Shape,
     StepsLeft,
-    as_json_schema,
     json_shape,
     shape_of,
     unknown_name,
@@ -46,8 +45,8 @@ from adapter.rules.results.short_json import Attachments, attachments
 from adapter.rules.schema.cost import STEPS, OutOfSteps
 from adapter.settings.pipeline import PresenterSettings, SuggestionSettings
 
-Load = Callable[[str, str], Callable[..., Any]]
-"""The text of a reference and the place where it stands, to the function. Whatever it raises is a problem there."""
+Load = Callable[[str], Callable[..., Any]]
+"""The text of a reference, to the function. Whatever it raises is a problem at its place."""
 Judge = Callable[[Mapping[str, Any]], Check]
 """A JSON Schema, to what judges data by it. Raises ValueError for what is no JSON Schema."""
 Problem = tuple[str, str]
@@ -102,7 +101,7 @@ class _PresenterBuilder:
         return Presenter(
             name=name,
             shape=shape,
-            censor=self._censor(declared, f"{place}.redact", checked=shape is not None),
+            censor=self._censor(declared, f"{place}.redact", shape),
             item=self._sources(f"{place}.", declared.rules, declared.ui, declared.suggest),
             collection=self._sources(
                 f"{place}.collection_",
@@ -150,12 +149,11 @@ class _PresenterBuilder:
             self._wrong(place, str(error))
         return None
 
-    def _censor(self, declared: PresenterSettings, place: str, *, checked: bool) -> Censor | None:
-        """Return the censor. ``checked``: there is a schema, and every path has to lead to something in it."""
+    def _censor(self, declared: PresenterSettings, place: str, shape: Shape | None) -> Censor | None:
+        """Return the censor. Where there is a shape, every path has to lead to something in it."""
         if declared.redact is None:
             return None
-        read = partial(self._path, declared if checked else None)
-        paths = self._each(f"{place}.paths", declared.redact.paths, read)
+        paths = self._each(f"{place}.paths", declared.redact.paths, partial(self._path, shape))
         if not paths:
             return None
         stand_in: Any = declared.redact.censor
@@ -163,18 +161,13 @@ class _PresenterBuilder:
             stand_in = self._loaded(stand_in, f"{place}.censor", most=1)
         return censor_of(paths, stand_in)
 
-    def _path(self, declared: PresenterSettings | None, path: str, place: str) -> str | None:
+    def _path(self, shape: Shape | None, path: str, place: str) -> str | None:
         try:
             steps = segments(path)
         except PathInvalid as error:
             self._wrong(place, str(error))
             return None
-        unknown = None
-        if declared is not None and declared.shape is not None:
-            unknown = unknown_name(steps, as_json_schema(declared.shape))
-        elif declared is not None and declared.json_schema is not None:
-            unknown = unknown_name(steps, declared.json_schema)
-        if unknown is not None:
+        if shape is not None and (unknown := unknown_name(steps, shape.schema)) is not None:
             # Whoever misspells it believes that it is hidden.
             self._wrong(place, f"{path}: {unknown}.")
         return path
@@ -207,7 +200,7 @@ class _PresenterBuilder:
     def _loaded(self, reference: str, place: str, most: int = 2) -> Says | None:
         """Return the function, called with the first of ``most`` arguments that it takes."""
         try:
-            function = self._load(reference, place)
+            function = self._load(reference)
             taken = _taken(function, most)
         except Exception as error:
             # Somebody's code is imported here: what it raises says why it cannot be used.

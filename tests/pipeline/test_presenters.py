@@ -61,7 +61,7 @@ CODE: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def load(reference: str, place: str) -> Callable[..., Any]:
+def load(reference: str) -> Callable[..., Any]:
     if reference not in CODE:
         raise FileNotFoundError(f"The script {reference} does not exist.")
     return CODE[reference]

@@ -59,12 +59,14 @@ class ShapeRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The declared form of one item of data. ``keys`` are its declared members, if any are declared.
+    """The declared form of one item of data. ``keys`` are its declared members, if any are declared, and ``schema`` is
+    the JSON Schema that names all members within it.
 
     ``check`` judges an item before anything is removed from it.
     """
 
     keys: tuple[str, ...]
+    schema: Mapping[str, Any]
     parse: Parse
     check: Check | None = None
 
@@ -104,7 +106,8 @@ def shape_of(schema: Mapping[str, Any]) -> Shape:
 
     ``?`` behind a type or a name says that it may be absent or null. Raises ShapeInvalid.
     """
-    return Shape(tuple(name.removesuffix("?") for name in schema), _members(schema, 0))
+    parse = _members(schema, 0)
+    return Shape(tuple(name.removesuffix("?") for name in schema), as_json_schema(schema), parse)
 
 
 def json_shape(schema: Mapping[str, Any], check: Check) -> Shape:
@@ -118,7 +121,7 @@ def json_shape(schema: Mapping[str, Any], check: Check) -> Shape:
     def parse(value: Any, _: Path, __: list[Problem]) -> Any:
         return known.kept(value, [schema], 0)
 
-    return Shape(tuple(known.within([schema]).members), parse, check)
+    return Shape(tuple(known.within([schema]).members), schema, parse, check)
 
 
 # --- the short notation ---------------------------------------------------------------------------------------
