@@ -94,15 +94,27 @@ class WalkRecorder:
         """A whole plan: the call's span says how it ended, and that is counted."""
 
         async def observed(call: PlannedCall) -> Outcome:
+            span = None if self.tracing is None else self.tracing.current()
+            if self.tracing is not None and span is not None:
+                span.set("tool.kind", kind)
+                call.context["trace_id"] = self.tracing.trace_id()
             failed: StageFailed | None = None
             try:
-                return await self._told(kind, walk, call)
+                outcome = await walk(call)
             except StageFailed as error:
                 failed = error
+                if call.time.overdue is None and span is not None:
+                    _note_failure(span, failed)
                 raise
             finally:
                 if call.time.overdue is None:
                     self._count(call, failed)
+            if span is not None:
+                if call.time.overdue is None:
+                    span.set("success", not outcome.is_error)
+                if CACHE in call.notes:
+                    span.set("cache.hit", call.notes[CACHE] == "hit")
+            return outcome
 
         return observed
 
@@ -111,24 +123,6 @@ class WalkRecorder:
         if self.tracing is not None:
             _note_failure(self.tracing.current(), failed)
         self._count(call, failed)
-
-    async def _told(self, kind: str, walk: Forward, call: PlannedCall) -> Outcome:
-        if self.tracing is None:
-            return await walk(call)
-        span = self.tracing.current()
-        span.set("tool.kind", kind)
-        call.context["trace_id"] = self.tracing.trace_id()
-        try:
-            outcome = await walk(call)
-        except StageFailed as failed:
-            if call.time.overdue is None:
-                _note_failure(span, failed)
-            raise
-        if call.time.overdue is None:
-            span.set("success", not outcome.is_error)
-        if CACHE in call.notes:
-            span.set("cache.hit", call.notes[CACHE] == "hit")
-        return outcome
 
     def _count(self, call: PlannedCall, failed: StageFailed | None) -> None:
         if self._counts is None:
