@@ -40,12 +40,7 @@ from adapter.pipeline.result_cache import (
     varying,
     varying_by_credential,
 )
-from adapter.pipeline.state_sync_stage import (
-    Listeners,
-    StateSyncStage,
-    definition_with_cache_control,
-    notify_client,
-)
+from adapter.pipeline.state_sync_stage import Listeners, StateSyncStage, definition_with_cache_control
 from adapter.pipeline.tracing import WalkRecorder
 from adapter.pipeline.validation_stage import CoercionStage, SchemaChecks, ValidationStage
 from adapter.rules.calls.input_schemas import DeclaredInputs
@@ -400,7 +395,7 @@ class Steps:
         if observer is not None:
             with self._loading.judging("state_sync.observer", ScriptInvalid):
                 observe = self._loading.function(observer, least=1, most=1)
-        listeners = Listeners(self._compiler.purge, notify_client, observe)
+        listeners = Listeners(self._compiler.purge, observe)
         run = StateSyncStage(self._entry.id, self._tool, sync, listeners, self._log)
         yield Step(Slot.STATE_SYNC, run.detail, run)
 

@@ -22,29 +22,20 @@ from adapter.rules.results.outcomes import text_block
 
 Purge = Callable[[Invalidation], object]
 """Forgets what is kept of the results of tools that went stale."""
-Notify = Callable[[PlannedCall, Invalidation], Awaitable[None]]
-"""Tells the call's client which resources went stale."""
 Observe = Callable[[Mapping[str, Any]], Any]
 """The user's own function; what it gives is awaited where it can be."""
-
-
-async def notify_client(call: PlannedCall, invalidation: Invalidation) -> None:
-    """A Notify: the client hears of each resource where it listens."""
-    for uri in invalidation.stale_uris():
-        call.client.say("notifications/resources/updated", {"uri": uri})
 
 
 class Listeners(NamedTuple):
     """The listeners to stale results, in this order: caches are purged before anybody can ask again."""
 
     purge: Purge
-    notify: Notify | None = None
     observe: Observe | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StateSyncStage:
-    """The stage of ``state_sync``. ``patience`` is the most seconds that a client and an observer may each delay the
+    """The stage of ``state_sync``. ``patience`` is the most seconds that caches and an observer may each delay the
     call; ``clock`` gives Unix seconds.
 
     No text of a tool can read like the adapter's own sentence, whether the call succeeds or fails.
@@ -93,10 +84,9 @@ class StateSyncStage:
     # --- everybody else ---------------------------------------------------------------------------------------
 
     async def _announce(self, call: PlannedCall, invalidation: Invalidation) -> None:
-        purge, notify, observe = self.listeners
+        purge, observe = self.listeners
         await self._told("the caches", call, lambda: purge(invalidation))
-        if notify is not None:
-            await self._told("the client", call, lambda: notify(call, invalidation))
+        await self._told("the client", call, lambda: _notify(call, invalidation))
         if observe is not None:
             await self._told("the observer", call, lambda: observe(self._event(invalidation)))
 
@@ -123,6 +113,12 @@ class StateSyncStage:
             "patterns": list(map(str, invalidation.patterns)),
             "timestamp": moment.replace("+00:00", "Z"),
         }
+
+
+def _notify(call: PlannedCall, invalidation: Invalidation) -> None:
+    """Tell the client of each resource, where it listens."""
+    for uri in invalidation.stale_uris():
+        call.client.say("notifications/resources/updated", {"uri": uri})
 
 
 async def _within(seconds: float, notice: Awaitable[Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from adapter.pipeline.call import AuthRequest, Context, PlannedCall
+from adapter.pipeline.call import AuthRequest, CallClient, Context, PlannedCall
 from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.state_sync_stage import Listeners, StateSyncStage, definition_with_cache_control
 from adapter.rules.access.principals import NOBODY
@@ -40,18 +40,18 @@ class Everybody:
     def purge(self, invalidation: Invalidation) -> None:
         self.told.append(("purge", invalidation.stales("tasks", "get")))
 
-    async def notify(self, call: PlannedCall, invalidation: Invalidation) -> None:
-        self.told.append(("notify", call.tool, invalidation.stale_uris()))
+    def say(self, method: str, params: Mapping[str, Any]) -> None:
+        self.told.append((method, params["uri"]))
 
     def observe(self, event: Mapping[str, Any]) -> None:
         self.told.append(("observe", event))
 
 
-def call_of(tool: str) -> PlannedCall:
+def call_of(tool: str, client: CallClient) -> PlannedCall:
     async def execute(_: PlannedCall) -> Outcome:
         return OK
 
-    return PlannedCall("crm", tool, {}, execute, Context.of(AuthRequest.of("crm", tool, NOBODY)))
+    return PlannedCall("crm", tool, {}, execute, Context.of(AuthRequest.of("crm", tool, NOBODY)), client)
 
 
 async def synced(
@@ -75,12 +75,12 @@ async def synced(
         "crm",
         tool,
         sync,
-        Listeners(everybody.purge, everybody.notify, observe or everybody.observe),
+        Listeners(everybody.purge, observe or everybody.observe),
         get_logger(),
         clock=lambda: NOON,
         patience=patience,
     )
-    return await stage(call_of(tool), forward)
+    return await stage(call_of(tool, CallClient(say=everybody.say)), forward)
 
 
 # --- tools/call -----------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ async def test_v20_a_success_says_first_what_went_stale() -> None:
     assert outcome.data == "ok"
     assert everybody.told == [
         ("purge", True),
-        ("notify", "tasks.update", ["vurb://stale/sprints.*", "vurb://stale/tasks.*"]),
+        *(("notifications/resources/updated", f"vurb://stale/{each}.*") for each in ("sprints", "tasks")),
         ("observe", EVENT),
     ]
 
@@ -170,7 +170,7 @@ async def test_a_client_that_is_gone_takes_nothing_from_the_others() -> None:
     """Whoever cannot be told is passed over."""
 
     class Gone(Everybody):
-        async def notify(self, call: PlannedCall, invalidation: Invalidation) -> None:
+        def say(self, method: str, params: Mapping[str, Any]) -> None:
             raise ConnectionError
 
     everybody = Gone()
