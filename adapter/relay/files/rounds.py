@@ -133,6 +133,8 @@ class Rounds:
         self._path_free = Redaction(self.files.roots, {})
         self._waiting: dict[str, WaitingRound] = {}
         """The rounds that are known here, by their rows' keys, the first to be due first."""
+        self._by_scope: dict[str, dict[str, WaitingRound]] = {}
+        """The same by their scopes: whoever looks through all scopes asks for the rounds of each."""
         self._any = True
 
     def __repr__(self) -> str:
@@ -171,8 +173,7 @@ class Rounds:
         except ValueError:  # one that another version wrote harms no other
             self.log.warning("a pending round cannot be read and is passed over")
             return
-        self._waiting.pop(row.key, None)
-        self._waiting[row.key] = WaitingRound(pending, len(row.value), row.version)
+        self._keep(WaitingRound(pending, len(row.value), row.version))
 
     async def claims(self, place: Place) -> bool:
         """Tell whether a tool that waits for its user may write at that place. Raises StoreUnavailable."""
@@ -279,8 +280,7 @@ class Rounds:
         ):
             return
         waiting.pending.due = due
-        self._waiting.pop(waiting.key, None)
-        self._waiting[waiting.key] = waiting
+        self._keep(waiting)
         try:
             # A new version, so that whoever has read the row already does not delete it.
             row = await self.store.put(
@@ -322,7 +322,7 @@ class Rounds:
             )
             await self._give_up(waiting)
             return response
-        self._waiting[waiting.key] = waiting
+        self._keep(waiting)
         await self._write(waiting, row)
         await self._make_room(call.scope.id)
         if given == state:
@@ -347,7 +347,7 @@ class Rounds:
         """The row of the round when it has taken note of the call; None if that is more than is kept."""
         # The client may go on as soon as it reads this, which may be before the stream that brings it is closed.
         waiting.taken_by = None
-        self._waiting.pop(waiting.key, None)
+        self._lose(waiting)
         pending, limits = waiting.pending, self.limits
         pending.notes = {name: call.notes[name] for name in _KEPT if name in call.notes}
         own = None if given == state else state
@@ -376,7 +376,7 @@ class Rounds:
 
     def _of_scope(self, scope_id: str) -> list[WaitingRound]:
         """The rounds of a scope, the first to be due first."""
-        return [each for each in self._waiting.values() if each.pending.scope.id == scope_id]
+        return list(self._by_scope.get(scope_id, {}).values())
 
     def _find(self, scope_id: str, key: str) -> WaitingRound | None:
         """The round of a scope with that key that fits best and is not overdue.
@@ -393,8 +393,6 @@ class Rounds:
 
     def waited(self, scope_id: str) -> set[str]:
         """The keys of the files that tools were given which wait for their users. They do not go meanwhile."""
-        if not self._waiting:
-            return set()
         return {key for waiting in self._of_scope(scope_id) for key in waiting.delivered}
 
     def is_waited(self, scope_id: str, signature: str) -> bool:
@@ -402,8 +400,22 @@ class Rounds:
         links = (link for waiting in self._of_scope(scope_id) for link in waiting.delivered.values())
         return any(link is not None and signature_of(link) == signature for link in links)
 
-    def _drop(self, waiting: WaitingRound) -> None:
+    def _keep(self, waiting: WaitingRound) -> None:
+        """Know a round as it is now, the last to be due."""
+        self._lose(waiting)
+        self._waiting[waiting.key] = waiting
+        self._by_scope.setdefault(waiting.pending.scope.id, {})[waiting.key] = waiting
+
+    def _lose(self, waiting: WaitingRound) -> None:
         self._waiting.pop(waiting.key, None)
+        scope_id = waiting.pending.scope.id
+        group = self._by_scope.get(scope_id, {})
+        group.pop(waiting.key, None)
+        if not group:
+            self._by_scope.pop(scope_id, None)
+
+    def _drop(self, waiting: WaitingRound) -> None:
+        self._lose(waiting)
         for record in filter(None, map(self.registry.cache.get, waiting.delivered)):
             self.registry.cache.touch(record)  # it was in use until now
 

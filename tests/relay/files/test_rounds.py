@@ -13,11 +13,12 @@ import orjson
 import pytest
 
 from adapter.errors import CredentialRefused, LimitReached, StoreUnavailable
-from adapter.relay.files.rounds import TABLE, RoundLimits
-from adapter.rules.access.principals import principal_scope
-from adapter.rules.calls.rounds import STATES_KEPT
+from adapter.relay.files.rounds import DELIVERED, TABLE, RoundLimits
+from adapter.rules.access.principals import Scope, principal_scope
+from adapter.rules.calls.rounds import STATES_KEPT, PendingRound, encode
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.settings.servers.file_adapters import Delivery
+from adapter.state.port import Row
 from adapter.state.sqlite import MemoryStore
 from adapter.upstream.port import UpstreamRequest
 from adapter.wire.signed_urls import parameters, upload_handle
@@ -515,6 +516,21 @@ async def test_a_round_that_is_answered_elsewhere_is_not_given_up(tmp_path: Path
         go_on.set()
         assert artifact_of(await last)
         assert await rows(one) == 0
+
+
+async def test_rounds_of_one_scope_cost_the_others_nothing(tmp_path: Path) -> None:
+    """What waits is asked for all scopes in turn, and for each file that might go."""
+    async with tools(tmp_path, Asking()) as one:
+        for number in range(10_000):
+            scope = Scope(f"{number % 100:032x}", OWNER.owner)
+            key = f"{scope.id}/upload/{number}"
+            pending = PendingRound(f"{number:032x}", scope, one.clock.now + 1000, {DELIVERED: {key: None}})
+            one.rounds._adopt(Row(f"{scope.id}/{pending.id}", encode(pending), 1, pending.due))
+        began = time.process_time()
+        for _ in range(1000):
+            assert not one.rounds.waited(OWNER.id)
+        assert time.process_time() - began < 0.1
+        assert len(one.rounds.waited(f"{7:032x}")) == 100
 
 
 async def test_of_two_replicas_one_goes_on_with_a_round(tmp_path: Path) -> None:
