@@ -213,10 +213,11 @@ class Rounds:
             return
         self._adopt(row)
         with contextlib.suppress(Conflict):
-            await self.store.delete(TABLE, row.key, expected=row.version)
+            there = await self.store.delete(TABLE, row.key, expected=row.version)
             if (known := self._waiting.get(row.key)) is not None and known.is_overdue(now):
                 self._drop(known)
-                await self._remove_place(known)
+                if there:
+                    await self._remove_place(known)
 
     async def end_scope(self, scope_id: str) -> None:
         """The scope has ended, and its files are gone. Raises StoreUnavailable."""
@@ -419,17 +420,20 @@ class Rounds:
         for record in filter(None, map(self.registry.cache.get, waiting.delivered)):
             self.registry.cache.touch(record)  # it was in use until now
 
-    async def _forget(self, waiting: WaitingRound) -> None:
+    async def _forget(self, waiting: WaitingRound) -> bool:
+        """Know it no longer. True if nobody else has ended it before."""
         self._drop(waiting)
         try:
-            await self.store.delete(TABLE, waiting.key)
+            return await self.store.delete(TABLE, waiting.key) or waiting.version == ABSENT
         except StoreUnavailable:
             self.log.warning("a round that is over stays in the state store until it is due")
+            return waiting.version == ABSENT
 
     async def _give_up(self, waiting: WaitingRound) -> None:
         """Nobody will go on with it."""
-        await self._forget(waiting)
-        await self._remove_place(waiting)
+        # Where another replica has ended it, what its tool has written may be an artifact now.
+        if await self._forget(waiting):
+            await self._remove_place(waiting)
 
     async def _remove_place(self, waiting: WaitingRound) -> None:
         """Remove what its tool has written so far."""

@@ -518,6 +518,28 @@ async def test_a_round_that_is_answered_elsewhere_is_not_given_up(tmp_path: Path
         assert await rows(one) == 0
 
 
+@pytest.mark.parametrize("overtaken", [False, True])
+async def test_artifact_of_a_round_that_another_replica_has_ended_stays(
+    tmp_path: Path, *, overtaken: bool
+) -> None:
+    """The first replica asked, the other one got the file; ``overtaken``: while the first reads what is due."""
+    shared, asking = SharedMemory(), Asking(rounds=1)
+    store = shared.replica()
+    async with (
+        tools(tmp_path, asking, store=store) as one,
+        tools(tmp_path, asking, store=shared.replica(), clock=one.clock) as two,
+    ):
+        state = state_in(await called(one, "write", {}))
+        (overdue,) = await shared.rows.overdue(TABLE, one.clock.now + 1001)
+        one.clock.now += 950
+        assert artifact_of(await called(two, "write", {}, state))
+        one.clock.now += 60
+        (record,) = await two.registry.list(OWNER.id, FileKind.ARTIFACT)
+        await (one.rounds._expire(overdue, one.clock.now) if overtaken else one.rounds.expire_known())
+        assert one.rounds.waited(OWNER.id) == set() and "0 wait" in repr(one.rounds)
+        assert await two.registry.whole(record) == b"made"
+
+
 async def test_rounds_of_one_scope_cost_the_others_nothing(tmp_path: Path) -> None:
     """What waits is asked for all scopes in turn, and for each file that might go."""
     async with tools(tmp_path, Asking()) as one:
