@@ -135,10 +135,11 @@ def measured(found: FoundFile, limit: CaptureLimit | None) -> Generator[None, No
             check(limit, status.st_size, began)
             # Most files of tools are small, and making a buffer of a mebibyte would take longer than hashing them.
             count = length = min(_PIECE, max(_LEAST, status.st_size + 1))
-            buffer, digest, done = memoryview(bytearray(length)), hashlib.sha256(), 0
+            buffer, digest, done, end = memoryview(bytearray(length)), hashlib.sha256(), 0, _SLICE
             # Fewer bytes than were asked for are the last; whoever is not sure of that compares the sizes.
             while count == length:
-                if done and done % _SLICE == 0:
+                if done >= end:
+                    end = done + _SLICE
                     yield
                 count = os.preadv(number, [buffer], done)
                 digest.update(buffer[:count])

@@ -12,7 +12,7 @@ import pytest
 
 from adapter.errors import FileTooLarge, StorageFailed
 from adapter.files.areas import open_at
-from adapter.files.capture import FileBytes
+from adapter.files.capture import FileBytes, measured
 from adapter.files.port import CaptureLimit
 from adapter.files.shelf import Shelf
 from adapter.rules.files.file_records import FileKind, Place
@@ -116,6 +116,22 @@ def test_a_copy_of_a_growing_file_has_one_byte_above_its_limit(tmp_path: Path) -
     while (most := source.piece(limit)) and done <= limit.size:
         done += source.read(block, min(most, len(block)))
     assert done == limit.size + 1
+    found.descriptor.close()
+
+
+def test_a_file_that_grows_is_measured_a_slice_at_a_time(tmp_path: Path) -> None:
+    """Whatever its size was when it was opened: whoever gives up waits for one slice."""
+    path = tmp_path / "growing.bin"
+    path.write_bytes(b"x" * 20_000)
+    directory = os.open(tmp_path, os.O_RDONLY)
+    found = open_at(directory, (), path.name)
+    os.close(directory)
+    assert found is not None
+    os.truncate(path, 64 << 20)
+    steps = measured(found, CaptureLimit(40 << 20, "a_setting"))
+    assert (next(steps), next(steps)) == (None, None)
+    with pytest.raises(FileTooLarge):
+        next(steps)
     found.descriptor.close()
 
 
