@@ -335,7 +335,8 @@ def outcomes(connection: sqlite3.Connection, batch: Sequence[StoreOperation]) ->
         return _in_one_transaction(connection, batch, [operation.run for operation in batch])
     except sqlite3.Error as error:
         # The lock is not got sooner by asking once for each operation, and each would wait as long as all.
-        if len(batch) == 1 or error.sqlite_errorcode & 0xFF in _BUSY:
+        # An error of the module itself, as for a type that no row can hold, has no code.
+        if len(batch) == 1 or getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY:
             return [unavailable(error) for _ in batch]
     # One of them does not fit the disk, say. Alone, it fails alone.
     return [outcome for operation in batch for outcome in outcomes(connection, [operation])]

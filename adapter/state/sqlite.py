@@ -256,7 +256,7 @@ class SqliteStore(SqlStore):
         if done is None:
             # The write behind a merge begins the log anew and syncs it, so the thread does that too.
             there = self._loop.run_in_executor(self._thread, self._outcomes, batch, merges)
-            there.add_done_callback(lambda done: self._settle(batch, done.result()))
+            there.add_done_callback(partial(self._come_back, batch))
         else:
             self._settle(batch, done)
 
@@ -282,6 +282,11 @@ class SqliteStore(SqlStore):
         _wait_for_locks(self._connection, 0.0)
         return done
 
+    def _come_back(self, batch: list[StoreOperation], there: asyncio.Future[list[Any]]) -> None:
+        """Settle what the thread was given, also where all of it failed: others wait behind it."""
+        error = there.exception()
+        self._settle(batch, there.result() if error is None else [_failed(error) for _ in batch])
+
     def _settle(self, batch: list[StoreOperation], done: list[Any]) -> None:
         for operation, outcome in zip(batch, done, strict=True):
             settled = operation.settled
@@ -299,6 +304,12 @@ class SqliteStore(SqlStore):
             self._loop.call_soon(self._go_on)
         else:
             self._busy = False
+
+
+def _failed(error: BaseException) -> StoreUnavailable:
+    failure = StoreUnavailable()
+    failure.__cause__ = error
+    return failure
 
 
 def _wait_for_locks(connection: sqlite3.Connection, seconds: float) -> None:

@@ -410,6 +410,42 @@ async def test_a_row_of_many_that_no_file_can_hold_takes_the_others_along(path: 
     await store.close()
 
 
+async def test_a_key_of_no_type_of_sqlites_fails_alone(path: Path) -> None:
+    """The calls beside it, and all that come later, are done."""
+    wrong: Any = ["a"]
+    store = SqliteStore(path)
+    await store.open()
+    async with asyncio.timeout(5):
+        written, bad, missing = await asyncio.gather(
+            store.put("files", "a", b""),
+            store.delete("files", wrong),
+            store.get("files", "b"),
+            return_exceptions=True,
+        )
+        assert isinstance(written, Row) and isinstance(bad, StoreUnavailable) and missing is None
+        assert await store.get("files", "a") == written
+        await store.close()
+
+
+async def test_failure_of_the_thread_leaves_nobody_waiting(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when there is no memory: its callers are told, and the next ones have their turn."""
+
+    def fail(*_: object) -> None:
+        raise MemoryError()
+
+    store = SqliteStore(path)
+    await store.open()
+    async with asyncio.timeout(5):
+        with monkeypatch.context() as patching:
+            patching.setattr("adapter.state.sqlite.outcomes", fail)
+            with pytest.raises(StoreUnavailable):
+                await store.scan("files")
+        assert await store.scan("files") == []
+        await store.close()
+
+
 async def test_counts_of_a_clock_that_was_put_back_do_not_hold(tmp_path: Path) -> None:
     """A moment that is still to come is not counted, or callers would wait until then."""
     connection = sqlite3.connect(tmp_path / "state.sqlite3", isolation_level=None)
