@@ -27,7 +27,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -188,13 +188,14 @@ class SqliteStore(SqlStore):
         if self._is_open:
             return
         self._loop, self._thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, "state-sqlite")
+        connecting = self._thread.submit(connect, self._path, wal=self._wal)
         try:
-            connecting = partial(connect, self._path, wal=self._wal)
-            self._connection, self._log = await self._loop.run_in_executor(self._thread, connecting)
+            self._connection, self._log = await asyncio.wrap_future(connecting)
             if self._others is not None:
                 self._others.begin(self._loop, self._connection)
         except BaseException as error:
-            # A caller that was cancelled leaves no thread behind.
+            # A caller that was cancelled leaves no thread behind, and nothing open.
+            connecting.add_done_callback(_close_again)
             self._thread.shutdown(wait=False)
             if isinstance(error, sqlite3.Error | OSError):
                 raise unavailable(error) from error
@@ -338,6 +339,13 @@ def connect(path: Path, *, wal: bool) -> tuple[sqlite3.Connection, str]:
         raise
     # The path as SQLite has found it, by links and by the directory of now.
     return connection, f"{connection.execute('PRAGMA database_list').fetchone()[2]}-wal"
+
+
+def _close_again(connecting: Future[tuple[sqlite3.Connection, str]]) -> None:
+    if not connecting.cancelled() and connecting.exception() is None:
+        connection, _ = connecting.result()
+        with contextlib.suppress(sqlite3.Error):
+            connection.close()
 
 
 class MemoryStore(SqlStore):

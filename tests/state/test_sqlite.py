@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 import sys
+import threading
 from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from adapter.errors import StoreUnavailable
 from adapter.state import sql
 from adapter.state.port import ABSENT, Conflict, Delete, Put, Row
-from adapter.state.sqlite import LOCK_TIMEOUT, MERGED, RESTS, SLOW, SqliteStore
+from adapter.state.sqlite import LOCK_TIMEOUT, MERGED, RESTS, SLOW, SqliteStore, connect
 
 _WRITES_FOREVER = """
 import asyncio, sys
@@ -386,6 +387,35 @@ async def test_pages_damaged_under_an_open_store_are_a_store_failure(path: Path)
     with pytest.raises(StoreUnavailable, match="damaged"):
         await store.scan("sessions", limit=2000)
     await store.close()
+
+
+async def test_who_is_cancelled_while_it_opens_leaves_nothing_open(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread closes what it has opened for nobody, and ends."""
+    begun, go_on = threading.Event(), threading.Event()
+    opened: list[sqlite3.Connection] = []
+
+    def slow(path: Path, *, wal: bool) -> tuple[sqlite3.Connection, str]:
+        begun.set()
+        go_on.wait(5)
+        found = connect(path, wal=wal)
+        opened.append(found[0])
+        return found
+
+    monkeypatch.setattr("adapter.state.sqlite.connect", slow)
+    opening = asyncio.ensure_future(SqliteStore(path).open())
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    go_on.set()
+    async with asyncio.timeout(5):
+        while any(thread.name.startswith("state-sqlite") for thread in threading.enumerate()):
+            await asyncio.sleep(0.001)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
 
 
 async def test_a_store_that_is_not_open_says_so() -> None:
