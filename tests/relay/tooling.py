@@ -234,17 +234,23 @@ class Tools:
     # --- files ------------------------------------------------------------------------------------------------
 
     async def uploaded(
-        self, data: bytes, name: str = "note.txt", *, scope: Scope | None = None, server: str = "one"
+        self,
+        data: bytes,
+        name: str = "note.txt",
+        *,
+        scope: Scope | None = None,
+        server: str = "one",
+        batch: str | None = None,
     ) -> FileRecord:
-        batch = await self.registry.begin(scope or self.scope, server, len(data))
+        coming = await self.registry.begin(scope or self.scope, server, len(data), batch)
         try:
-            batch.add(name, None)
-            await batch.write(data)
-            await batch.end_file()
-            (record,) = await batch.keep((), None)
+            coming.add(name, None)
+            await coming.write(data)
+            await coming.end_file()
+            (record,) = await coming.keep((), None)
             return record
         finally:
-            await batch.discard()
+            await coming.discard()
 
     async def handle(self, data: bytes, name: str = "note.txt") -> str:
         """The handle of a file that the client has uploaded."""

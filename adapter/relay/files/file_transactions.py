@@ -369,7 +369,7 @@ class FileTransactions:
             scope.lingering.clear()
             if scope.doubts:
                 await self.cache.know(scope.id)
-            if scope.announced != scope.held.keys():
+            if scope.announced != self.cache.in_use(scope):
                 await self._announce(scope.id)
 
     async def _announce(self, scope_id: str, record: FileRecord | None = None) -> None:
@@ -378,7 +378,7 @@ class FileTransactions:
         async def write(scope: ScopeFiles) -> None:
             if record is not None and record.key not in scope.records:
                 raise FileGone()
-            if scope.announced != scope.held.keys() | scope.lingering:
+            if scope.announced != self.cache.in_use(scope) | scope.lingering:
                 await self.cache.commit(scope)
 
         async with self.cache.lock(scope_id):

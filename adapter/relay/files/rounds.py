@@ -28,7 +28,7 @@ from adapter.rules.calls.rounds import (
 )
 from adapter.rules.files.file_records import FileKind, Place
 from adapter.rules.files.redaction import Redaction
-from adapter.state.port import ABSENT, Conflict, Delete, Row, every_row
+from adapter.state.port import ABSENT, Conflict, Delete, Row, every_row, group_of
 from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Replace, edit
 
@@ -135,6 +135,9 @@ class Rounds:
         """The rounds that are known here, by their rows' keys, the first to be due first."""
         self._by_scope: dict[str, dict[str, WaitingRound]] = {}
         """The same by their scopes: whoever looks through all scopes asks for the rounds of each."""
+        self._by_files: dict[str, dict[str, WaitingRound]] = {}
+        """The same by the scopes of the files that their tools were given: one that came by an offer may be another
+        session's."""
         self._any = True
 
     def __repr__(self) -> str:
@@ -394,26 +397,36 @@ class Rounds:
 
     def waited(self, scope_id: str) -> set[str]:
         """The keys of the files that tools were given which wait for their users. They do not go meanwhile."""
-        return {key for waiting in self._of_scope(scope_id) for key in waiting.delivered}
+        rounds = self._by_files.get(scope_id, {}).values()
+        return {key for waiting in rounds for key in waiting.delivered if group_of(key) == scope_id}
 
     def is_waited(self, scope_id: str, signature: str) -> bool:
         """Tell whether a tool that waits for its user was given a link with this signature."""
-        links = (link for waiting in self._of_scope(scope_id) for link in waiting.delivered.values())
+        rounds = self._by_files.get(scope_id, {}).values()
+        links = (link for waiting in rounds for link in waiting.delivered.values())
         return any(link is not None and signature_of(link) == signature for link in links)
 
     def _keep(self, waiting: WaitingRound) -> None:
         """Know a round as it is now, the last to be due."""
-        self._lose(waiting)
+        if (known := self._waiting.get(waiting.key)) is not None:
+            self._lose(known)
         self._waiting[waiting.key] = waiting
-        self._by_scope.setdefault(waiting.pending.scope.id, {})[waiting.key] = waiting
+        for groups, scope_id in self._places(waiting):
+            groups.setdefault(scope_id, {})[waiting.key] = waiting
 
     def _lose(self, waiting: WaitingRound) -> None:
         self._waiting.pop(waiting.key, None)
-        scope_id = waiting.pending.scope.id
-        group = self._by_scope.get(scope_id, {})
-        group.pop(waiting.key, None)
-        if not group:
-            self._by_scope.pop(scope_id, None)
+        for groups, scope_id in self._places(waiting):
+            group = groups.get(scope_id, {})
+            group.pop(waiting.key, None)
+            if not group:
+                groups.pop(scope_id, None)
+
+    def _places(self, waiting: WaitingRound) -> Iterator[tuple[dict[str, dict[str, WaitingRound]], str]]:
+        """Where a round stands beside all rounds. Its notes do not change while it does."""
+        yield self._by_scope, waiting.pending.scope.id
+        for scope_id in {group_of(key) for key in waiting.delivered}:
+            yield self._by_files, scope_id
 
     def _drop(self, waiting: WaitingRound) -> None:
         self._lose(waiting)

@@ -227,8 +227,12 @@ class ScopeCache(RowReads, StoreListener):
 
     def spared(self, scope: ScopeFiles) -> Container[str]:
         """Keys of files in use, here or in other replicas."""
-        held = scope.held.keys() | self.waited(scope.id)
-        return held.union(*(keys for _, keys in self._living(scope))) if scope.holders else held
+        used = self.in_use(scope)
+        return used.union(*(keys for _, keys in self._living(scope))) if scope.holders else used
+
+    def in_use(self, scope: ScopeFiles) -> set[str]:
+        """Keys of files in use here, also by a call that waits for its user."""
+        return scope.held.keys() | (self.waited(scope.id) & scope.records.keys())
 
     def _living(self, scope: ScopeFiles) -> Iterator[tuple[str, frozenset[str]]]:
         """The other replicas that use files of the scope and have not ended, with the keys of these files."""
@@ -258,7 +262,7 @@ class ScopeCache(RowReads, StoreListener):
         """Write down when files were last used. Raises StoreUnavailable."""
         used, self._used = self._used, {}
         for scope in self.scopes.values():
-            for key in (scope.held.keys() | self.waited(scope.id)) & scope.records.keys():
+            for key in self.in_use(scope) & scope.records.keys():
                 scope.touch(key, self.clock())
                 used[key] = scope.records[key]
         there = (record for key, record in used.items() if self.get(key) is not None)
@@ -409,7 +413,7 @@ class ScopeCache(RowReads, StoreListener):
         gone = {record.key for record in going}
         # Others spare artifacts that were just made: the call that made them uses them next.
         made = {record.key for record in coming if record.kind is FileKind.ARTIFACT}
-        used = frozenset((scope.held.keys() | scope.lingering | made) - gone)
+        used = frozenset((self.in_use(scope) | scope.lingering | made) - gone)
         empty = not coming and scope.records.keys() <= gone
         head = [self._head(scope, used, empty=empty)] if self.is_shared else []
         puts = [Put(TABLE, each.key, encode(each), self.expires_at(each), ABSENT) for each in coming]
@@ -465,7 +469,7 @@ class ScopeCache(RowReads, StoreListener):
 
     def is_idle(self, scope: ScopeFiles) -> bool:
         """Tell whether nothing is lost when the scope is closed."""
-        if scope.held or scope.lingering or scope.announced or scope.doubts:
+        if self.in_use(scope) or scope.lingering or scope.announced or scope.doubts:
             return False
         return self._used.keys().isdisjoint(scope.records)
 

@@ -12,11 +12,11 @@ from typing import Any
 import orjson
 import pytest
 
-from adapter.errors import CredentialRefused, LimitReached, StoreUnavailable
+from adapter.errors import CredentialRefused, FileGone, LimitReached, StoreUnavailable
 from adapter.relay.files.rounds import DELIVERED, TABLE, RoundLimits
 from adapter.rules.access.principals import Scope, principal_scope
 from adapter.rules.calls.rounds import STATES_KEPT, PendingRound, encode
-from adapter.rules.files.file_records import FileKind, Place
+from adapter.rules.files.file_records import FileKind, Place, batch_of
 from adapter.settings.servers.file_adapters import Delivery
 from adapter.state.port import Row
 from adapter.state.sqlite import MemoryStore
@@ -340,6 +340,34 @@ async def test_link_is_good_while_its_round_waits(tmp_path: Path) -> None:
         assert _opens(one, link)
         await called(one, "read", arguments, state)
         assert not _opens(one, link)
+
+
+@pytest.mark.parametrize("cleaner", [0, 1])
+async def test_file_of_another_scope_is_good_while_its_round_waits(tmp_path: Path, cleaner: int) -> None:
+    """One that came by an offer to another session of the same person; whichever replica cleans up."""
+    shared, asking = SharedMemory(), Asking(rounds=1)
+    more: dict[str, Any] = {"consuming": reading("url")}
+    async with (
+        tools(tmp_path, asking, store=shared.replica(), **more) as one,
+        tools(tmp_path, asking, store=shared.replica(), clock=one.clock, **more) as two,
+    ):
+        batch = batch_of((await one.offers_of_uploads.issue("one", "anonymous", one.scope)).upload_id)
+        assert batch is not None and one.scope != OWNER
+        record = await one.uploaded(b"hello", batch=batch)
+        arguments = {"path": upload_handle(batch, record.id)}
+        state = state_in(await called(one, "read", arguments))
+        await one.registry.tend()
+        one.clock.now += 900
+        await (one, two)[cleaner].registry.expire()
+        assert _opens(one, asking.told[0]["path"])
+        assert await one.registry.whole(record) == b"hello"
+        await called(one, "read", arguments, state)
+        assert not _opens(one, asking.told[0]["path"])
+        await one.registry.tend()
+        one.clock.now += 900
+        await (one, two)[cleaner].registry.expire()
+        with pytest.raises(FileGone):
+            await one.registry.whole(record)
 
 
 def _opens(one: Tools, link: str) -> bool:
