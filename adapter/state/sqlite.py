@@ -27,10 +27,12 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from functools import partial
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, ParamSpec, TypeVar
 
 from adapter.errors import StoreUnavailable
 from adapter.state import sql
@@ -69,6 +71,48 @@ SLOW = 0.05
 
 RESTS = 100
 """The thread does everything for so many times as long as a slow batch took: the loop loses a hundredth of its time."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DaemonThread(Executor):
+    """An executor of one thread that does not keep the process from ending, as those of a ThreadPoolExecutor do.
+
+    A store that nobody closed may wait for a lock or a disk; what was promised is on the disk already.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._works: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        Thread(target=_labour, args=(self._works,), name=name, daemon=True).start()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """See Executor."""
+        future = Future[T]()
+        self._works.put((future, partial(fn, *args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - Executor's
+        """Let the thread end when it has done everything. Nobody waits for that."""
+        self._works.put(None)
+
+    def __del__(self) -> None:
+        self.shutdown()
+
+
+def _labour(works: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]) -> None:
+    while (work := works.get()) is not None:
+        future, call = work
+        if future.set_running_or_notify_cancel():
+            try:
+                result = call()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+                del result
+        del work, future, call  # what they hold is not to live until the next one comes
 
 
 class SqlStore(ABC):
@@ -167,7 +211,7 @@ class SqliteStore(SqlStore):
         self._now = now
         self._is_open = False
         self._loop: asyncio.AbstractEventLoop
-        self._thread: ThreadPoolExecutor
+        self._thread: DaemonThread
         self._connection: sqlite3.Connection
         self._log = ""
         """The path of the write-ahead log."""
@@ -187,7 +231,7 @@ class SqliteStore(SqlStore):
         """Open the file. Also raises StoreUnavailable for a file of a newer version, or of another program."""
         if self._is_open:
             return
-        self._loop, self._thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, "state-sqlite")
+        self._loop, self._thread = asyncio.get_running_loop(), DaemonThread("state-sqlite")
         connecting = self._thread.submit(connect, self._path, wal=self._wal)
         try:
             self._connection, self._log = await asyncio.wrap_future(connecting)

@@ -37,6 +37,23 @@ async def main():
 asyncio.run(main())
 """
 
+_ENDS_WHILE_IT_WRITES = """
+import asyncio, sqlite3, sys
+from pathlib import Path
+from adapter.state.sqlite import SqliteStore
+
+async def main():
+    store = SqliteStore(Path(sys.argv[1]))
+    await store.open()
+    main.other = sqlite3.connect(sys.argv[1], isolation_level=None)
+    main.other.execute("BEGIN IMMEDIATE")
+    writing = asyncio.ensure_future(store.put("sessions", "a", b""))
+    await asyncio.sleep(0.1)
+    print("ends", flush=True)
+
+asyncio.run(main())
+"""
+
 _FILLS_ITS_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
@@ -259,6 +276,15 @@ def test_a_long_row_is_neither_replaced_nor_removed_by_who_has_no_time() -> None
     assert sql.put("rounds", "a", b"x" * 100, 1, None, 100, connection).version == 2
     assert sql.delete("rounds", "a", 2, 100, connection)
     connection.close()
+
+
+async def test_a_store_that_nobody_closed_does_not_keep_the_process(path: Path) -> None:
+    """Though its thread waits for a lock just then."""
+    running = await _python(_ENDS_WHILE_IT_WRITES, str(path))
+    assert running.stdout is not None
+    assert await running.stdout.readline() == b"ends\n"
+    async with asyncio.timeout(LOCK_TIMEOUT / 2):
+        await running.wait()
 
 
 async def test_a_slow_disk_is_left_to_the_thread(path: Path) -> None:
