@@ -14,7 +14,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -29,9 +29,9 @@ from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
 from adapter.rules.access.principals import party_of
-from adapter.rules.access.sessions import session_key
+from adapter.rules.access.sessions import Event, advance, decode, session_key
 from adapter.rules.tools.lists import MOST_ITEMS, LongList
-from adapter.state.port import ABSENT, Conflict, Row, Store, delete_overdue
+from adapter.state.port import ABSENT, PAGE, Conflict, Row, Store
 from adapter.wire.envelope import METHOD_NOT_FOUND, dump
 from adapter.wire.eras import Era
 from adapter.wire.piecewise import Piecewise
@@ -270,8 +270,18 @@ class HttpSessions:
 
     def _note_use(self, session: Conversation) -> None:
         session.used = self.sessions.clock()
-        if session.session is not None:
-            self.sessions.known(session_key(session.session.id))
+        kept = session.session
+        known = None if kept is None else self.sessions.known(session_key(kept.id))
+        if self.rows is None or kept is None or known is None:
+            return
+        if known.idle is None or known.idle < self.bounds.idle:
+            # A process that made room has left it to end soon, or an earlier build has opened it.
+            self.background.run(self._keep(kept))
+
+    async def _keep(self, kept: KeptSession) -> None:
+        """Have a session idle as long as others again."""
+        with suppress(AdapterError):
+            await self._renew(kept, self.bounds.idle)
 
     @property
     def _table(self) -> str:
@@ -332,14 +342,13 @@ class HttpSessions:
             kept = None
         return row.version, kept
 
-    async def _renew(self, kept: KeptSession, idle: float) -> bool:
-        """Write down that a session is used, and idle after so many seconds; True if nobody has written it since it was
-        opened. Raises SessionUnknown, StoreUnavailable.
+    async def _renew(self, kept: KeptSession, idle: float) -> None:
+        """Write down that a session is used, and idle after so many seconds. Raises SessionUnknown,
+        StoreUnavailable.
         """
         session = await self.sessions.find(kept.id, self.server.id, kept.principal)
         row, record = await self.sessions.record(session)
         await self.sessions.remap(session, row, record.seen(self.sessions.clock(), idle))
-        return row.version == 1
 
     def _in(self, kept: KeptSession) -> Conversation:
         """A conversation in a session that is open."""
@@ -351,8 +360,22 @@ class HttpSessions:
         """Do without a session. It ends at once, or soon where other processes may be using it."""
         kept = session.session
         with suppress(AdapterError):
-            if self.rows is None or kept is None or await self._renew(kept, self.bounds.idle * SOON):
+            if self.rows is None or kept is None or await self._give_up(kept):
                 await session.close()
+
+    async def _give_up(self, kept: KeptSession) -> bool:
+        """Write down that a session has ended, if nobody has written it since it was opened, else that it does soon;
+        True if it is to be closed. Raises SessionUnknown, StoreUnavailable.
+
+        Whoever begins to use it writes the same row: one of both is first, and the other finds that.
+        """
+        session = await self.sessions.find(kept.id, self.server.id, kept.principal)
+        row, record = await self.sessions.record(session)
+        is_alone = row.version == 1
+        record = record.seen(self.sessions.clock(), self.bounds.idle * SOON)
+        if is_alone:
+            record = replace(record, state=advance(record.state, Event.DELETED))
+        return await self.sessions.remap(session, row, record) and is_alone
 
     def _take(self, key: CallerKey) -> Conversation:
         session = self._sessions.get(key)
@@ -375,7 +398,11 @@ class HttpSessions:
         return session
 
     def _is_idle(self, session: Conversation) -> bool:
-        return not session.busy and self.sessions.clock() - session.used >= self.bounds.idle
+        """Tell whether it is found anew by its next use. Where other processes may end it that is earlier, for they
+        learn of uses late; but that one is written at once.
+        """
+        idle = self.bounds.idle if self.rows is None else self.bounds.idle * (1 - SOON)
+        return not session.busy and self.sessions.clock() - session.used >= idle
 
     def _may_keep_stream(self, session: Conversation) -> bool:
         """Tell whether there is a stream for this session: MCP clients need some of those that the server allows."""
@@ -411,7 +438,25 @@ class HttpSessions:
                 self._forget(key, session)
         if self.rows is not None:
             await self.rows.store.touch(self._table, {key.row: self._due() for key in self._sessions})
-            await delete_overdue(self.rows.store, self._table, self.sessions.clock())
+            await self._delete_overdue(self.rows)
+
+    async def _delete_overdue(self, rows: SealedStore) -> None:
+        """Delete the rows of sessions that nobody uses any more. Those that earlier builds opened have no limit of
+        their own, as these rows were what ended them: they are given one. Raises StoreUnavailable.
+        """
+        while True:
+            page = await rows.store.overdue(self._table, self.sessions.clock(), limit=PAGE)
+            for row in page:
+                plain = await rows.opened(self._table, row)
+                kept = None if plain is None else _decoded(plain)
+                found = None if kept is None else (await self.sessions.row(session_key(kept.id)))[0]
+                with suppress(ValueError, SessionUnknown):
+                    if kept is not None and found is not None and decode(found.value).times.idle is None:
+                        await self._renew(kept, self.bounds.idle * SOON)
+                with suppress(Conflict):
+                    await rows.store.delete(self._table, row.key, expected=row.version)
+            if len(page) < PAGE:
+                return
 
     async def close(self, within: float) -> None:
         """Close the sessions that no other process can go on in, upstream as far as that takes no longer than

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -14,6 +15,7 @@ from adapter.relay.http_api.sessions import BOUNDS, SOON, CallerKey, HttpSession
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.relay.stages import StageTable
 from adapter.rules.access.principals import Caller
+from adapter.rules.access.sessions import decode, encode
 from adapter.state.sealed_rows import SealedRows
 from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, header
 from tests.relay.http_api.test_sessions import ANN, DONE, JSON
@@ -296,6 +298,86 @@ async def test_a_session_that_made_room_ends_soon() -> None:
     site.clock.now += IDLE * SOON
     await first.tidy()
     assert site.server.ended == ["up-1"]
+
+
+@pytest.mark.parametrize("runs", [False, True], ids=["a call that has ended", "a call that runs"])
+async def test_a_use_shortly_before_its_time_is_over_counts_elsewhere(runs: bool) -> None:
+    """Also before its process has written when it was."""
+    site = Site()
+    first, second = site.process(), site.process()
+    await first.call()
+    await first.tidy()
+    site.clock.now += IDLE * 0.95
+    site.server.called.clear()
+    if runs:
+        site.server.go.clear()
+    calling = asyncio.create_task(first.call())
+    await site.server.called.wait()
+    if not runs:
+        await calling
+    site.clock.now += IDLE * 0.06
+    await second.tidy()
+    site.server.go.set()
+    await calling
+    assert site.server.ended == []
+
+
+@pytest.mark.parametrize(("call", "ended"), [("put", []), ("delete", ["up-1"])], ids=["before", "after"])
+async def test_a_use_that_begins_while_its_session_makes_room(call: str, ended: list[str]) -> None:
+    """Of the end and the use one is first: either the session goes on, or the user opens another."""
+    site = Site()
+    first, second = site.process(most=1), site.process()
+    await first.call()
+    key = await first.sessions.key_of(ANN)
+    calls = first.store.calls[call]
+
+    async def use(table: str, row: str) -> None:
+        if (table, row) == (SESSIONS, key) and first.store.calls[call] > calls:
+            first.store.before = None
+            await second.call()
+
+    first.store.before = use
+    await first.call(Who(Caller("bob")))
+    await first.rest()
+    assert first.store.before is None and site.server.ended == ended
+    await second.call()
+    assert site.server.calls[-1][0] not in ended and len({each for each, _ in site.server.calls}) == 2 + len(
+        ended
+    )
+
+
+async def test_a_session_that_goes_on_elsewhere_idles_as_long_as_others() -> None:
+    """Whoever goes on in a session that made room in another process puts its end off again."""
+    site = Site()
+    first, second = site.process(most=1), site.process()
+    await first.call()
+    await second.call()
+    await first.call(Who(Caller("bob")))
+    await first.rest()
+    await second.call()
+    await second.rest()
+    site.clock.now += IDLE / 2
+    await second.tidy()
+    assert site.server.ended == []
+
+
+async def test_a_session_that_an_earlier_build_opened_ends() -> None:
+    """It has no limit of its own; when its row is overdue it is given one."""
+    site = Site()
+    first, second = site.process(), site.process()
+    await first.call()
+    key = await first.sessions.key_of(ANN)
+    assert key is not None
+    row = await first.store.get(SESSIONS, key)
+    assert row is not None
+    record = decode(row.value)
+    earlier = replace(record, times=record.times._replace(idle=None))
+    await first.store.put(SESSIONS, key, encode(earlier), expected=row.version, due=None)
+    for _ in range(4):
+        site.clock.now += IDLE
+        await second.tidy()
+    assert site.server.ended == ["up-1"]
+    assert await site.memory.rows.count(SESSIONS) == await site.memory.rows.count(TABLE) == 0
 
 
 @pytest.mark.parametrize("user", [0, 1], ids=["where it was used", "elsewhere"])
