@@ -271,7 +271,8 @@ async def read_answer(
     """Everything up to and with the response to ``request_id``, following a stream that polls.
 
     Without ``keeps_raw`` the events of a stream are forgotten and ``raw`` is empty: nobody but the adapter reads what
-    comes for requests of its own. ``between`` is given the data of each event before the response.
+    comes for requests of its own. ``between`` is given the data of each event before the response; what it has been
+    given is not counted, as that is piped.
 
     Raises AnswerTooLarge where all of that, or one event, is above ``limit`` bytes; UpstreamBroken where no response
     can be had; UpstreamSilent.
@@ -298,6 +299,7 @@ async def read_answer(
                         return WholeAnswer(bytes(seen), event.data, event)
                     if event.data and between is not None:
                         await between(event.data)
+                        left += 0 if keeps_raw else len(event.raw)
                     if left < 0:
                         raise too_large(limit)
         except UpstreamBroken:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -219,6 +220,35 @@ async def test_what_comes_before_a_result_reaches_the_stream_of_the_call(road: S
     async with bridged(road, ModernScript(call)) as session:
         _, text = await session.client.request("POST", call_body())
         assert text.count(b"data: ") == 2 and progress in text and b"roots/list" not in text
+
+
+async def test_what_comes_before_a_result_may_be_more_than_an_answer(road: StartRoad) -> None:
+    """It is passed on and not held, so that no limit counts it."""
+    progress = (
+        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}'
+    )
+
+    async def call(exchange: Exchange) -> None:
+        final = orjson.dumps(answer(exchange, result=COMPLETE))
+        await exchange.stream(*[event(progress)] * 50, event(final))
+
+    async with bridged(road, ModernScript(call), core={"upstream": {"max_answer_bytes": 4096}}) as session:
+        _, text = await session.client.request("POST", call_body())
+        assert text.count(progress) == 50 and b'"done"' in text
+
+
+async def test_a_compressed_stream_is_refused(road: StartRoad) -> None:
+    """What comes before its result would reach nobody, and a few bytes may stand for millions of events."""
+
+    async def call(exchange: Exchange) -> None:
+        final = orjson.dumps(answer(exchange, result=COMPLETE))
+        await exchange.answer(
+            200, gzip.compress(event(final)), "Content-Type: text/event-stream", "Content-Encoding: gzip"
+        )
+
+    async with bridged(road, ModernScript(call)) as session:
+        _, text = await session.client.request("POST", call_body())
+        assert b"compressed" in text and b'"done"' not in text
 
 
 async def test_a_missing_resource_has_the_code_of_its_era(road: StartRoad) -> None:
