@@ -71,6 +71,7 @@ _NO_ID = (bool, list, dict)
 _LARGE = 1 << 18
 _LONG_STRINGS = 1024
 _EXACT_FLOATS = 2.0**53
+_LEAST_INTEGER, _MOST_INTEGER = -(2**63), 2**64 - 1
 # int() of a text longer than sys.get_int_max_str_digits() raises, and takes time in the square of its length.
 _MOST_DIGITS = 4000
 _FEW_DIGITS = 400
@@ -267,7 +268,9 @@ def _parse_large(body: bytes) -> Any:
     if _is_long_strings(body):
         # What only one of the two refuses is left to those who know it: a number too large, many levels.
         with contextlib.suppress(ValueError):
-            return from_json(body, allow_inf_nan=False, cache_strings="none")
+            found = from_json(body, allow_inf_nan=False, cache_strings="none")
+            if not _has_floats_to_be(found):
+                return found
     if not gc.isenabled():
         return orjson.loads(body)
     gc.disable()
@@ -278,10 +281,31 @@ def _parse_large(body: bytes) -> Any:
 
 
 def _is_long_strings(body: bytes) -> bool:
-    """Tell whether most of a text are long strings without escapes; that they are ASCII is judged by its middle."""
+    """Tell whether most of a text are long strings without escapes, and few other values; that they are ASCII is judged
+    by its middle.
+    """
     few = len(body) // _LONG_STRINGS
     middle = len(body) // 2
-    return is_rare(body, b'"', few) and is_rare(body, b"\\", few) and body[middle : middle + TEXT].isascii()
+    return all(is_rare(body, each, few) for each in (b'"', b"\\", b",")) and (
+        body[middle : middle + TEXT].isascii()
+    )
+
+
+def _has_floats_to_be(value: Any) -> bool:
+    """Tell whether there is an integer that orjson reads as a float: it must not depend on the strings beside it which
+    of both it is.
+    """
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if type(item) is int:
+            if not _LEAST_INTEGER <= item <= _MOST_INTEGER:
+                return True
+        elif type(item) is dict:
+            todo += item.values()
+        elif type(item) is list:
+            todo += item
+    return False
 
 
 def value_at(value: Any, *names: str) -> Any:
