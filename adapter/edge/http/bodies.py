@@ -134,7 +134,10 @@ class Body:
         look = min(LOOK_EVERY, read_timeout)
         heard, arrived = loop.time(), self.arrived
         while self._failed is None and not self.complete and self.size <= most:
+            asked = loop.time()
             await self._room()
+            # What its sender was made to wait for is no silence of his.
+            heard += loop.time() - asked
             self._resume()
             try:
                 await self._more(look)

@@ -36,6 +36,9 @@ _OF_ITS_MESSAGE = POST_FIELDS | {"mcp-method", "mcp-name", "mcp-session-id"}
 MOST_HEADS = 64
 """Heads of requests beside one head of a client's that are kept, such as those of each tool."""
 
+LONGEST_KEPT = 512
+"""Characters of the own fields of a head that is kept: arguments that are mirrored in fields are the client's."""
+
 ABANDON_SILENCE = 2.0
 """Seconds without a byte after which the end of an abandoned session is not waited for: its failure waits behind it."""
 
@@ -224,9 +227,11 @@ class InnerClient(NamedTuple):
                 made.append(("MCP-Protocol-Version", version))
             if session_id is not None:
                 made.append(("Mcp-Session-Id", session_id))
-            if len(kept) >= MOST_HEADS:
-                kept.clear()
-            headers = kept[key] = SharedFields(made)
+            headers = SharedFields(made)
+            if sum(len(value) for _, value in fields) <= LONGEST_KEPT:
+                if len(kept) >= MOST_HEADS:
+                    kept.clear()
+                kept[key] = headers
         request = MemberRequest(method, headers, body, like.caller, like.query, repeatable, like.purpose)
         request.part, request.traceparent, request.listens = self.part, like.traceparent, like.listens
         return request

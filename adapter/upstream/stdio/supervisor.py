@@ -111,7 +111,7 @@ class Supervisor:
 
         Raises UpstreamNotStarted.
         """
-        if self._is_alive and self._ready.done():
+        if self._is_alive and self._ready.done() and not self._closing:
             return
         async with self._opening:
             if not self._is_alive:
