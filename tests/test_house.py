@@ -23,9 +23,9 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 
 CEILINGS = {
-    "lines with code in adapter/": 71_918,
-    "modules": 500,
-    "lines with code in tests/": 102_373,
+    "lines with code in adapter/": 71_291,
+    "modules": 494,
+    "lines with code in tests/": 102_153,
     "settings": 348,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,

@@ -266,18 +266,21 @@ async def read_answer(
     limit: int = ANSWER_LIMIT,
     *,
     keeps_raw: bool = True,
+    plain: bool = False,
     between: Callable[[bytes], Awaitable[None]] | None = None,
 ) -> WholeAnswer:
     """Everything up to and with the response to ``request_id``, following a stream that polls.
 
     Without ``keeps_raw`` the events of a stream are forgotten and ``raw`` is empty: nobody but the adapter reads what
     comes for requests of its own. ``between`` is given the data of each event before the response; what it has been
-    given is not counted, as that is piped.
+    given is not counted, as that is piped. ``plain`` refuses a compressed stream, which would be read whole.
 
     Raises AnswerTooLarge where all of that, or one event, is above ``limit`` bytes; UpstreamBroken where no response
     can be had; UpstreamSilent.
     """
     if (kind := media_type(reply.headers)) != EVENT_STREAM or is_encoded(reply.headers):
+        if plain and kind == EVENT_STREAM:
+            require_plain(reply)
         raw = reply.whole
         if raw is None or len(raw) > limit:
             raw = await read_body(reply, read_timeout, limit)

@@ -140,7 +140,7 @@ class Body:
             heard += loop.time() - asked
             self._resume()
             try:
-                await self._more(look)
+                await self._arrived(look, once=True)
             except TimeoutError:
                 if self.arrived == arrived and loop.time() - heard >= read_timeout:
                     raise self._silent() from None
@@ -175,31 +175,30 @@ class Body:
             self.held.add(-len(piece))
         return piece
 
-    async def _arrived(self, patience: float) -> None:
-        while not self._chunks:
+    async def _arrived(self, patience: float, *, once: bool = False) -> None:
+        """Wait until there is a piece, or ``once`` for whatever its connection tells next. Raises TimeoutError."""
+        loop = asyncio.get_running_loop()
+        while once or not self._chunks:
             # First of all: the rest of a body that was refused is not kept, but its end still comes.
             if self._failed is not None:
                 raise self._failed()
             if self.complete:
                 return
-            await self._more(patience)
-
-    async def _more(self, patience: float) -> None:
-        """Wait for what its connection tells. Raises TimeoutError, BodyTooSlow."""
-        loop = asyncio.get_running_loop()
-        if self.wanted is not None:
-            wanted, self.wanted = self.wanted, None
-            wanted()
-        self._waiter = loop.create_future()
-        # Not asyncio.timeout: for each piece of a large body it would cost as much as reading it.
-        late = loop.call_later(patience, give_up, self._waiter)
-        began = loop.time()
-        try:
-            await self._waiter
-        finally:
-            late.cancel()
-            self._waiter = None
-        self.check_pace(loop.time() - began)
+            if self.wanted is not None:
+                wanted, self.wanted = self.wanted, None
+                wanted()
+            self._waiter = loop.create_future()
+            # Not asyncio.timeout: for each piece of a large body it would cost as much as reading it.
+            late = loop.call_later(patience, give_up, self._waiter)
+            began = loop.time()
+            try:
+                await self._waiter
+            finally:
+                late.cancel()
+                self._waiter = None
+            self.check_pace(loop.time() - began)
+            if once:
+                return
 
     def _silent(self) -> BodyTooSlow:
         return BodyTooSlow(f"The body was silent for {self._terms.read_timeout:g} s.")

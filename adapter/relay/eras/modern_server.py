@@ -8,15 +8,7 @@ from typing import Any
 
 from adapter.errors import UpstreamBroken
 from adapter.relay.param_headers import MOST_PAGES, headers_on, mirrors
-from adapter.relay.replies import (
-    EVENT_STREAM,
-    decoded,
-    is_response,
-    media_type,
-    read_answer,
-    read_body,
-    require_plain,
-)
+from adapter.relay.replies import decoded, is_response, read_answer, read_body
 from adapter.relay.server import REFUSED, Server
 from adapter.relay.sessions.inner_client import InnerClient
 from adapter.relay.sessions.upstream_sessions import LISTEN
@@ -84,11 +76,8 @@ class ModernServer:
             said.append(("Mcp-Name", name))
         reply = await client.post(body, (*said, *fields), repeatable or head.request.repeatable)
         if reply.status == 200:
-            if media_type(reply.headers) == EVENT_STREAM:
-                # What comes before the response is passed on as it comes.
-                require_plain(reply)
             answer = await read_answer(
-                reply, number, timeout, _not_resumed, limit, keeps_raw=False, between=between
+                reply, number, timeout, _not_resumed, limit, keeps_raw=False, plain=True, between=between
             )
             if answer.response is None:
                 raise UpstreamBroken("The upstream server's answer is no response to the request.")

@@ -150,7 +150,8 @@ class Rounds:
         """Raises StoreUnavailable."""
         # Where none is left and nobody else writes any, no scope needs to be looked at for some.
         self._any = self.store.shared or bool(await self.store.scan(TABLE, limit=1))
-        self.registry.cache.on_read, self.registry.cache.waited = self.read, self.waited
+        cache = self.registry.cache
+        cache.on_read, cache.waited, cache.waiting = self.read, self.waited, self._by_files
         self.registry.claims.append(self.claims)
         self.credentials.is_waited = self.is_waited
 

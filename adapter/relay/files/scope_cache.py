@@ -106,6 +106,8 @@ class ScopeCache(RowReads, StoreListener):
         self.scopes: dict[str, ScopeFiles] = {}
         self.on_read: Callable[[str], Awaitable[None]] | None = None
         self.waited: Callable[[str], Set[str]] = lambda _: frozenset()
+        self.waiting: Container[str] = ()
+        """The scopes of which ``waited`` knows any: few, and to see that takes no call."""
         self._used: dict[str, FileRecord] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._all_known = False
@@ -227,11 +229,14 @@ class ScopeCache(RowReads, StoreListener):
 
     def spared(self, scope: ScopeFiles) -> Container[str]:
         """Keys of files in use, here or in other replicas."""
-        used = self.in_use(scope)
-        return used.union(*(keys for _, keys in self._living(scope))) if scope.holders else used
+        if not scope.holders and scope.id not in self.waiting:
+            return scope.held
+        return self.in_use(scope).union(*(keys for _, keys in self._living(scope)))
 
     def in_use(self, scope: ScopeFiles) -> set[str]:
         """Keys of files in use here, also by a call that waits for its user."""
+        if scope.id not in self.waiting:
+            return set(scope.held)
         return scope.held.keys() | (self.waited(scope.id) & scope.records.keys())
 
     def _living(self, scope: ScopeFiles) -> Iterator[tuple[str, frozenset[str]]]:
@@ -469,7 +474,7 @@ class ScopeCache(RowReads, StoreListener):
 
     def is_idle(self, scope: ScopeFiles) -> bool:
         """Tell whether nothing is lost when the scope is closed."""
-        if self.in_use(scope) or scope.lingering or scope.announced or scope.doubts:
+        if scope.held or scope.id in self.waiting or scope.lingering or scope.announced or scope.doubts:
             return False
         return self._used.keys().isdisjoint(scope.records)
 
