@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from adapter.app.build import App, build_mounts
 from adapter.app.run import FAREWELL
@@ -29,10 +29,28 @@ if TYPE_CHECKING:
     from adapter.relay.mounts.merged import MergedMount
 
 
+class SettingsDigests(NamedTuple):
+    """Digests of servers, of merged mounts, and of what lasts, with the files that they name."""
+
+    servers: dict[str, str]
+    mounts: dict[str, str]
+    lasting: dict[str, str]
+
+    @classmethod
+    async def of(cls, settings: Settings) -> SettingsDigests:
+        """Look at the files as they are now."""
+
+        def digests() -> SettingsDigests:
+            return cls(digests_of_servers(settings), digests_of_mounts(settings), lasting_digests(settings))
+
+        # In a thread: files are looked at.
+        return await asyncio.to_thread(digests)
+
+
 class SettingsReload:
     """Puts changed settings into force in ``app``, one change after another.
 
-    ``begin`` notes what the settings say now, with the files that they name; a change is what differs from that.
+    ``begin`` notes what the settings say, with the files that they name; a change is what differs from that.
     """
 
     def __init__(self, app: App) -> None:
@@ -56,10 +74,10 @@ class SettingsReload:
         changed = self._app.health.changed
         return changed is not None and changed.state == "needs_restart"
 
-    async def begin(self) -> None:
-        """Note what the settings say at the start."""
+    async def begin(self, said: SettingsDigests | None = None) -> None:
+        """Note what the settings say now, or ``said`` before their files were used."""
         async with self._one_by_one:
-            self._servers, self._mounts, self._lasting = await _digests(self._app.settings)
+            self._servers, self._mounts, self._lasting = said or await SettingsDigests.of(self._app.settings)
 
     async def apply(self, settings: Settings) -> bool:
         """Serve by other settings. Returns False where they cannot be used in this process, which then goes on as it
@@ -67,7 +85,7 @@ class SettingsReload:
         """
         app = self._app
         async with self._one_by_one:
-            servers, mounts, lasting = await _digests(settings)
+            servers, mounts, lasting = await SettingsDigests.of(settings)
             if keys := changed_keys(self._lasting, lasting):
                 app.health.changed = SettingsState(time.time(), "needs_restart", keys=keys)
                 app.log.warning("the changed settings need a restart", settings=keys)
@@ -173,13 +191,3 @@ class SettingsReload:
         await leaving.leave(FAREWELL)
         await asyncio.gather(*(each.close(FAREWELL) for each in callers))
         await leaving.close()
-
-
-async def _digests(settings: Settings) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """The digests of servers, of merged mounts, and of what lasts."""
-
-    def digests() -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-        return digests_of_servers(settings), digests_of_mounts(settings), lasting_digests(settings)
-
-    # In a thread: files are looked at.
-    return await asyncio.to_thread(digests)

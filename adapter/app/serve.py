@@ -21,7 +21,7 @@ from adapter import log
 from adapter.app.build import App, build
 from adapter.app.edge import mounts
 from adapter.app.preflight import obstacles, warnings
-from adapter.app.reload import SettingsReload
+from adapter.app.reload import SettingsDigests, SettingsReload
 from adapter.app.run import open_port, running
 from adapter.app.state import refresh
 from adapter.edge.http.limits import RESERVE
@@ -358,6 +358,8 @@ async def _serve(
     stop: asyncio.Future[int] = loop.create_future()
     grace = Grace(settings.core.shutdown_grace_seconds)
     owner.attend(loop, partial(_resolve, stop, 0), grace)
+    # First of all: a file that changes while it is loaded has changed.
+    said = await SettingsDigests.of(settings)
     app = build(settings)
     if cautions is not None:
         for caution in cautions:
@@ -375,7 +377,7 @@ async def _serve(
             )
             served = True
             owner.serving()
-            tasks = [loop.create_task(_watch_store(app, stop)), loop.create_task(_follow(app, owner))]
+            tasks = [loop.create_task(_watch_store(app, stop)), loop.create_task(_follow(app, owner, said))]
             if beside is not None:
                 tasks.append(loop.create_task(_done_beside(beside(app), stop)))
             try:
@@ -436,7 +438,7 @@ async def _watch_store(app: App, stop: asyncio.Future[int]) -> None:
         failed = failure is not None
 
 
-async def _follow(app: App, owner: ProcessOwner) -> None:
+async def _follow(app: App, owner: ProcessOwner, said: SettingsDigests | None) -> None:
     """Put changed settings into force. An unexpected error ends no more than that."""
     reload = SettingsReload(app)
     app.on_change += [
@@ -445,7 +447,8 @@ async def _follow(app: App, owner: ProcessOwner) -> None:
     ]
     while True:
         try:
-            await reload.begin()
+            await reload.begin(said)
+            said = None
             return await owner.follow(reload)
         except Exception:
             app.log.exception("the changed settings could not be read")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from adapter.app import App, build, running
-from adapter.app.reload import SettingsReload
+from adapter.app.reload import SettingsDigests, SettingsReload
 from adapter.edge.http.listener import Grace
 from adapter.settings.file.load import load
 from tests.edge.raw import (
@@ -454,3 +454,16 @@ async def test_metrics_follow_a_change_and_not_a_refused_one(tmp_path: Path) -> 
                 assert counted(app, sent, server_id="one") > sent_before
                 assert counted(app, used, server_id="one") > used_before
                 assert counted(app, "adapter_upstream_connections", server_id="leaves") == 0
+
+
+async def test_a_file_that_changes_while_the_adapter_starts_has_changed(tmp_path: Path) -> None:
+    """What the settings say is noted before anything that they name is used."""
+    code = tmp_path / "code.py"
+    code.write_text("def say(payload):\n    return 1\n")
+    tools = {"define": [{"name": "say", "handler": f"{code}#say"}]}
+    servers = {"one": {"mount_path": "/mcp", "upstream": {"transport": "hosted"}, "tools": tools}}
+    said = await SettingsDigests.of(settings_of(servers, {}))
+    one = Reloaded(build(settings_of(servers, {})), 0, servers, {})
+    code.write_text("def say(payload):\n    return 'another'\n")
+    await one.reload.begin(said)
+    assert not await one.apply() and one.reload.needs_restart
