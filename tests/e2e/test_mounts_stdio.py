@@ -23,9 +23,10 @@ SERVERS = 50
 CLIENTS = 10
 
 SMALL = """
-import json, os, sys
+import json, os, sys, time
 place, name = sys.argv[1:]
 open(os.path.join(place, f"{name}-{os.getpid()}"), "w").close()
+time.sleep(3)
 for message in map(json.loads, sys.stdin):
     if not {"id", "method"} <= message.keys(): continue
     results = {
@@ -39,7 +40,9 @@ for message in map(json.loads, sys.stdin):
     answer = {"result": found} if found is not None else {"error": {"code": -32601, "message": "Method not found"}}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
 """
-"""A server of few bytes, which leaves a file for each process that was ever started."""
+"""A server of few bytes, slow enough to be asked before it is known, which leaves a file for each process that was ever
+started.
+"""
 
 
 class Folder:

@@ -45,6 +45,10 @@ class Bridge:
 
     ``stand`` puts an upstream in the place where the server's own is; it is called when the eras have changed.
 
+    A server that consists of processes is asked for its eras, by the process of the adapter's pings, before it gets the
+    first modern request: one that refuses that has been started for nothing, and each look after it starts more. It is
+    not where there are no pings, since that would take a process beside those of clients.
+
     Where clients have processes of their own, that of the adapter's pings has chosen the legacy era and may speak no
     other any more. So the process that the first modern client gets is asked before it is told anything else: it serves
     that client in any case, in the era that it speaks. It may be silent for ``silence`` seconds.
@@ -59,13 +63,15 @@ class Bridge:
     _roads: dict[Era, Upstream] = field(default_factory=dict, init=False)
     # As a process of a client's own said; None while none was asked.
     _is_modern: bool | None = field(default=None, init=False)
-    _looks: SingleFlight[int, None] = field(default_factory=SingleFlight[int, None], init=False)
+    _looks: SingleFlight[int, object] = field(default_factory=SingleFlight[int, object], init=False)
     _looked: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.upstream = self.server.upstream
         self.stand: Callable[[Upstream], None] = partial(setattr, self.server, "upstream")
         self.server.bridge = self
+        if self._has_processes and self.server.breaker is not None:
+            self.stand(self)
 
     def __repr__(self) -> str:
         return f"<Bridge before {self.upstream!r}>"
@@ -82,18 +88,31 @@ class Bridge:
         else:
             era = classify(header(request.headers, "mcp-protocol-version"), envelope)
         if (road := self._roads.get(era)) is None:
-            if self._asks_process(era, request.caller):
+            if self._is_asked(era) or self._asks_process(era, request.caller):
                 return self._send_after_look(request, read_timeout)
             road = self._road_of(era)
         return road.send(request, read_timeout)
 
+    @property
+    def _has_processes(self) -> bool:
+        return self.server.process_use() is not None
+
+    def _is_asked(self, era: Era) -> bool:
+        """Tell whether the eras are to be found first."""
+        return era is MODERN and not self.server.eras and self._has_processes
+
     def _asks_process(self, era: Era, caller: Caller) -> bool:
         is_asked = era is MODERN and self._is_modern is None and caller is not NOBODY
-        return is_asked and self._bridges(era, self.server.eras) and self.server.process_use() is not None
+        return is_asked and self._bridges(era, self.server.eras) and self._has_processes
 
     async def _send_after_look(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
-        await self._looks.get(1, partial(self._look_in_process, request.caller))
-        return await self._road_of(MODERN).send(request, read_timeout)
+        if self._is_asked(MODERN):
+            await self._looks.get(2, partial(self._asked, None))
+        if self._asks_process(MODERN, request.caller):
+            await self._looks.get(1, partial(self._look_in_process, request.caller))
+        # Where nothing was found, the next request looks again.
+        road = self._road_of(MODERN) if self.server.eras else self.upstream
+        return await road.send(request, read_timeout)
 
     def _road_of(self, era: Era) -> Upstream:
         road = self.upstream
@@ -159,8 +178,8 @@ class Bridge:
         caller = Caller(principal)
         return UpstreamRequest("POST", self.server.rules.static, b"", caller, purpose=PING)
 
-    async def _asked(self, like: UpstreamRequest) -> bool:
-        """Ask the server for its eras. False where it wants credentials."""
+    async def _asked(self, like: UpstreamRequest | None) -> bool:
+        """Ask the server for its eras, in the name of a client or as pings do. False where it wants credentials."""
         session = OwnSession(self.server, self.server.timeouts.request, like)
         try:
             await session.open()

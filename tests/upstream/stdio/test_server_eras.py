@@ -13,6 +13,7 @@ from structlog import get_logger
 from adapter.relay.eras.bridge import Bridge
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import OwnSession
+from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.upstream.stdio.supervisor import Supervisor
 from adapter.wire.eras import LEGACY as LEGACY_ERA
 from adapter.wire.eras import MODERN
@@ -59,18 +60,25 @@ class Place:
 
 @asynccontextmanager
 async def pinged(supervisor: Supervisor, setup: Setup, path: Path) -> AsyncIterator[Place]:
+    async with started(supervisor, setup, path) as place:
+        await OwnSession(place.server, PATIENCE).open()
+        assert place.server.eras == {LEGACY_ERA} and isinstance(place.server.upstream, Bridge)
+        yield place
+
+
+@asynccontextmanager
+async def started(supervisor: Supervisor, setup: Setup, path: Path) -> AsyncIterator[Place]:
     starts = path / "starts"
     setup = Setup(
         setup.mode, setup.limits, program=f"open({str(starts)!r}, 'a').write('x')\n" + setup.program
     )
     async with running(supervisor, setup) as upstream:
-        server = Server("files", "/files", upstream)
+        breaker = Breaker(failure_threshold=3, open_cooldown=PATIENCE, half_open_probes=1)
+        server = Server("files", "/files", upstream, breaker)
         server.process_use = lambda: upstream.server.use
         clients = bridging(upstream)  # type: ignore[arg-type]
-        bridge = Bridge(server, {MODERN: lambda _: made}, get_logger(), silence=0.2)
+        Bridge(server, {MODERN: lambda _: made}, get_logger(), silence=0.2)
         made = clients.clients
-        await OwnSession(server, PATIENCE).open()
-        assert server.eras == {LEGACY_ERA} and server.upstream is bridge
         yield Place(server, clients, starts)
         await made.close()
 
@@ -96,6 +104,17 @@ async def test_a_program_of_one_era_is_started_no_second_time(
         assert place.starts == (1 if mode == "shared" else 2)
         assert await place.call("bea")
         assert place.starts == (1 if mode == "shared" else 3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_call_before_the_first_ping_starts_no_process_more(
+    supervisor: Supervisor, mode: str, tmp_path: Path
+) -> None:
+    """It waits until that has found the eras."""
+    async with started(supervisor, Setup(mode, program=LEGACY), tmp_path) as place:
+        ping = asyncio.create_task(OwnSession(place.server, PATIENCE).open())
+        assert all(await asyncio.gather(place.call(), place.call()))
+        assert await ping == 200 and place.starts == (1 if mode == "shared" else 2)
 
 
 @pytest.mark.parametrize("program", [STRICT, MUTE])
