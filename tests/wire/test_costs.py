@@ -22,7 +22,7 @@ from adapter.wire.scan import has_more_values, values_at_most
 from adapter.wire.spans import Drop, Insert, edit, find
 from adapter.wire.sse import SseReader, encode, replace_data
 
-pytestmark = pytest.mark.deep
+pytestmark = pytest.mark.timed
 
 MIB = 1 << 20
 SMALL = MIB // 16
@@ -118,15 +118,19 @@ def took(work: Callable[[bytes], object], text: bytes) -> float:
     return min(times)
 
 
+def assert_linear(work: Callable[[bytes], object], text: Callable[[int], bytes], what: str) -> None:
+    half, whole = (took(work, text(size)) for size in (SMALL, 2 * SMALL))
+    if whole > ALLOWED * half + 0.005:
+        # Something else took the machine's time; a square stays one.
+        half, whole = (took(work, text(size)) for size in (8 * SMALL, 16 * SMALL))
+    assert whole <= ALLOWED * half + 0.005, (what, half, whole)
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_twice_as_much_takes_twice_as_long(reader: str) -> None:
     """Brackets, escapes, keys, equal keys, numbers, spaces: of none of them more than of as many."""
     for name, text in TEXTS.items():
-        half, whole = (took(READERS[reader], text(size)) for size in (SMALL, 2 * SMALL))
-        if whole > ALLOWED * half + 0.005:
-            # Something else took the machine's time; a square stays one.
-            half, whole = (took(READERS[reader], text(size)) for size in (8 * SMALL, 16 * SMALL))
-        assert whole <= ALLOWED * half + 0.005, (name, half, whole)
+        assert_linear(READERS[reader], text, name)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +145,7 @@ def test_streams_take_as_long_as_they_are(unit: bytes, chunk: int) -> None:
         for start in range(0, len(text), chunk):
             reader.feed(text[start : start + chunk])
 
-    half, whole = (took(fed, unit * (size // len(unit))) for size in (SMALL, 2 * SMALL))
-    assert whole <= ALLOWED * half + 0.01, (half, whole)
+    assert_linear(fed, lambda size: unit * (size // len(unit)), "a stream")
 
 
 def test_a_long_text_is_read_at_the_price_of_parsing_it() -> None:
