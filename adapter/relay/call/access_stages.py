@@ -7,6 +7,7 @@ it too, so the list of tools is read before the first call.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -51,18 +52,21 @@ _USES = {
 }
 """The methods that name one prompt or resource."""
 
+_REFERENCES = ((OfferKind.PROMPT, "name"), (OfferKind.TEMPLATE, "uri"))
+"""The members of a reference that name a prompt, or the template of a resource."""
+
 _LISTS = [shape.key for kind, shape in SHAPES.items() if kind is not OfferKind.TOOL]
 
 
+@dataclass(eq=False, repr=False)
 class AccessGate(Gate):
     """The gate of ``tools/call``. ``tools`` knows what the upstream lists; it is ``shared`` if all sessions are one for
     the upstream. It skips nothing: a scope may have callers with different scopes and claims.
     """
 
-    def __init__(self, rules: AccessRules, tools: ToolGuard, *, shared: bool = False) -> None:
-        self._rules = rules
-        self._tools = tools
-        self._shared = shared
+    rules: AccessRules
+    tools: ToolGuard
+    shared: bool = field(default=False, kw_only=True)
 
     async def admit(self, call: Call) -> None:
         """Let a call of a tool go on that its caller sees. Raises ToolUnknown, and what reading the list raises."""
@@ -70,32 +74,32 @@ class AccessGate(Gate):
         if name is None:
             raise ToolUnknown("tools/call requires the name of the tool in params.name.")
         # Asked in any case, so that a list which cannot be had is answered alike for all names.
-        listed = await self._tools.lists(call, name)
+        listed = await self.tools.lists(call, name)
         if not (listed and self.sees(call, name)):
             raise unknown_tool(name)
 
     def entries(self) -> list[StageEntry]:
         """The stages of all other methods."""
-        rules = self._rules
+        rules = self.rules
         return [
             *(StageEntry(shape.method, "access", VisibleList(rules, kind)) for kind, shape in SHAPES.items()),
             *(StageEntry(method, "access", VisibleUse(rules, kind)) for method, kind in _USES.items()),
             StageEntry("completion/complete", "access", VisibleReference(rules)),
             StageEntry("subscriptions/listen", "access", VisibleSubscription(rules)),
-            StageEntry("tasks/list", "access", OwnTasks(shared=self._shared)),
+            StageEntry("tasks/list", "access", OwnTasks(shared=self.shared)),
         ]
 
     def sees(self, call: Call, name: str) -> bool:
         """Tell whether the caller of a call may see the tool of this name."""
-        return _view(self._rules, call).allows(OfferKind.TOOL, name)
+        return _view(self.rules, call).allows(OfferKind.TOOL, name)
 
     def rights_of(self, caller: Caller) -> object:
         """A value that is equal for callers with the same rights."""
-        return self._rules.view(caller).places
+        return self.rules.view(caller).places
 
     def heard(self, caller: Caller, data: bytes) -> bytes:
         """The part of a message on a GET stream that may leave: nothing of resources that the caller does not see."""
-        return _heard(self._rules.view(caller), data)
+        return _heard(self.rules.view(caller), data)
 
     def aside(self, caller: Caller, data: bytes) -> bytes:
         """As ``heard`` on the stream that answers a call, where a result is what was asked for."""
@@ -106,7 +110,7 @@ class AccessGate(Gate):
         except BadJson:
             return data
         messages = message if isinstance(message, list) else [message]
-        view = self._rules.view(caller)
+        view = self.rules.view(caller)
         return data if all(_is_visible(view, each) for each in messages) else b""
 
 
@@ -184,12 +188,13 @@ class VisibleReference(Stage):
         self._rules = rules
 
     async def ask(self, call: Call) -> bytes | None:
-        if leads_elsewhere(call.envelope.body, (("params", 0), ("ref", 0), ("name", 0))) or leads_elsewhere(
-            call.envelope.body, (("params", 0), ("ref", 0), ("uri", 0))
-        ):
+        ways = [(("params", 0), ("ref", 0), (member, 0)) for _, member in _REFERENCES]
+        if any(leads_elsewhere(call.envelope.body, way) for way in ways):
             raise BadRequest("The reference of completion/complete can be read in two ways.")
         reference = value_at(parse(call.envelope.body), "params", "ref")
-        found = _referred(reference) if isinstance(reference, dict) else []
+        members = reference if isinstance(reference, dict) else {}
+        # All that a server may take the reference for, whatever its type says.
+        found = [(kind, name) for kind, key in _REFERENCES if isinstance(name := members.get(key), str)]
         if not found:
             raise BadRequest("completion/complete requires a reference with the name of a prompt or a URI.")
         view = _view(self._rules, call)
@@ -197,12 +202,6 @@ class VisibleReference(Stage):
             if not view.allows(kind, name):
                 return _unknown(call, kind, name)
         return None
-
-
-def _referred(reference: dict[str, Any]) -> list[tuple[OfferKind, str]]:
-    """All that a server may take the reference for, whatever its type says."""
-    kinds = ((OfferKind.PROMPT, "name"), (OfferKind.TEMPLATE, "uri"))
-    return [(kind, reference[key]) for kind, key in kinds if isinstance(reference.get(key), str)]
 
 
 class VisibleSubscription(Stage):

@@ -57,19 +57,12 @@ class StreamPolicy(NamedTuple):
 
 
 class StreamEdits(NamedTuple):
-    """The changes of a read stream: ``answer`` of the response, ``aside`` of the data of every other event."""
+    """The changes of a read stream: ``answer`` of the response, ``aside`` of the data of every other event, and of the
+    response too where ``answer`` is None.
+    """
 
-    answer: Rewrite
+    answer: Rewrite | None
     aside: Callable[[bytes], bytes] | None = None
-
-    @classmethod
-    def alike(cls, edit: Callable[[bytes], bytes]) -> StreamEdits:
-        """The same change of each message."""
-
-        async def answer(data: bytes) -> bytes:
-            return edit(data)
-
-        return cls(answer, edit)
 
 
 @dataclass(eq=False, repr=False)
@@ -260,6 +253,7 @@ class AnswerStream:
     async def _pass_events(self, chunk: bytes) -> bytes:
         """The chunk's whole events as received, the response among them as the stages want it."""
         assert self.edits is not None
+        answer, aside = self.edits
         try:
             events = self._events.feed(chunk)
         except MessageTooLong:
@@ -268,17 +262,17 @@ class AnswerStream:
         leaving: list[bytes] = []
         for event in events:
             waiting, seen = self.wanted, event.data
-            if event.data and await self._is_answer(event):
+            if event.data and await self._is_answer(event) and answer is not None:
                 try:
-                    seen = await self.edits.answer(event.data)
+                    seen = await answer(event.data)
                 except AdapterError as error:
                     seen = failure(error, self._asked.id_bytes)
                 except asyncio.CancelledError:
                     # It never leaves, so whoever speaks the last words has to know who still waits.
                     self.wanted = waiting
                     raise
-            elif event.data and self.edits.aside is not None:
-                seen = self.edits.aside(event.data)
+            elif event.data and aside is not None:
+                seen = aside(event.data)
             leaving.append(event.raw if seen is None or seen is event.data else replace_data(event, seen))
         await breathe(len(events))
         return b"".join(leaving)

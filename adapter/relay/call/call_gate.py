@@ -125,10 +125,8 @@ class CallGate:
         Returns the envelope of the call that goes on, which a gate may have put in the place of this one. Raises
         AdapterError.
         """
-        scope, guard = (
-            self.scope_of(session, ask.sender.party or ask.sender.principal),
-            ask.server.stages.guard,
-        )
+        scope = self.scope_of(session, ask.sender.party or ask.sender.principal)
+        guard = ask.server.stages.guard
         for gate in gates:
             if gate is guard:
                 ask.scope = scope
@@ -311,17 +309,13 @@ class GrantAnswers:
             session = await self.sessions.find(ask.sender.session_id, ask.server.id, ask.sender.principal)
             _, record = await self.sessions.record(session)
             shows = takes_urls(member_of(record.handshake.initialize, ("params", "capabilities")))
-            if shows:
-                await self._remember(session, ask, error)
+            link = (error.data or {}).get("elicitationId")
+            if shows and isinstance(link, str):
+                await self.listen(link, self.scopes.of(session, ask.sender.principal), session.key)
         except AdapterError:
             # The session is over, or the store fails: the link in a text does for everybody.
             return False
         return shows
-
-    async def _remember(self, session: Session, ask: ClientRequest, error: GrantRequired) -> None:
-        link = (error.data or {}).get("elicitationId")
-        if isinstance(link, str):
-            await self.listen(link, self.scopes.of(session, ask.sender.principal), session.key)
 
 
 async def _one_event(inbox: Inbox) -> AsyncGenerator[bytes, None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -220,40 +220,32 @@ def _closed(server: ServerOperations) -> None:
     server.streams -= 1
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class _ObservedAnswer:
     """An answer on its way. Its outcome is told once: to ``answer``, for spans, to the counts, and to the records in
     ``trail``, which are written before its last bytes leave.
     """
 
-    __slots__ = ("_answer", "_counts", "_ended", "_operation", "_reader", "_records", "_trail")
-
-    def __init__(
-        self,
-        answer: ClientResponse,
-        counts: OperationCounts | None,
-        operation: MeasuredOperation | None,
-        trail: AuditTrail | None,
-        records: list[AuditRecord],
-    ) -> None:
-        self._answer = answer
-        self._counts = counts
-        self._operation = operation
-        self._trail = trail
-        self._records = records
-        streams = media_type(answer.headers) == EVENT_STREAM
-        self._reader = AnswerReader(answer.status, streams=streams, exact=bool(records))
-        self._ended = False
+    answer: ClientResponse
+    counts: OperationCounts | None
+    operation: MeasuredOperation | None
+    trail: AuditTrail | None
+    records: list[AuditRecord]
+    _reader: AnswerReader = field(init=False)
+    _ended: bool = field(default=False, init=False)
 
     def begin(self) -> None:
         """Look into a body that is whole, whose records are written, and along at pieces."""
-        answer, body = self._answer, self._answer.body
+        answer, body = self.answer, self.answer.body
+        streams = media_type(answer.headers) == EVENT_STREAM
+        self._reader = AnswerReader(answer.status, streams=streams, exact=bool(self.records))
         if isinstance(body, bytes):
             self._reader.look(body)
-            if self._operation is not None and answer.status == 200:
-                self._operation.listed(body, streams=self._reader.streams)
+            if self.operation is not None and answer.status == 200:
+                self.operation.listed(body, streams=self._reader.streams)
             self._end(self._reader.end())
             return
-        if isinstance(body, Flow) and not self._records:
+        if isinstance(body, Flow) and not self.records:
             answer.body = Flow(partial(self._pieces, body), partial(self._pour, body))
         else:
             answer.body = self._pieces(body)
@@ -261,28 +253,28 @@ class _ObservedAnswer:
 
     async def _note(self, messages: list[bytes | None]) -> None:
         for data in messages:
-            if self._trail is None or not self._records:
+            if self.trail is None or not self.records:
                 self._reader.note(data)
             else:
-                await self._trail.read(self._records, self._reader, data)
+                await self.trail.read(self.records, self._reader, data)
 
     async def _complete(self) -> None:
         """Note that nothing more comes. Raises AuditUnavailable."""
         await self._note([*self._reader.rest()])
-        if self._trail is not None:
-            await self._trail.write(self._records, self._reader.final, self._reader.size)
+        if self.trail is not None:
+            await self.trail.write(self.records, self._reader.final, self._reader.size)
 
     async def _pieces(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
         """The pieces. One that completes a response leaves when its record is written: of a stream that with its event,
         of any other body the last.
         """
-        held, holds = b"", bool(self._records) and not self._reader.streams
+        held, holds = b"", bool(self.records) and not self._reader.streams
         try:
             async for chunk in pieces:
                 try:
                     await self._note(self._reader.feed(chunk))
                 except AuditUnavailable as error:
-                    yield b"".join(encode(failure(error, each.id_bytes)) for each in self._records)
+                    yield b"".join(encode(failure(error, each.id_bytes)) for each in self.records)
                     self._end(outcome_of_error(error))
                     return
                 passing, held = (held, chunk) if holds else (chunk, b"")
@@ -316,8 +308,8 @@ class _ObservedAnswer:
         if self._ended:
             return
         self._ended = True
-        self._answer.outcome = outcome
-        if self._counts is not None and self._operation is not None:
-            self._counts.end(self._operation, outcome, self._reader.size)
-        if self._trail is not None:
-            self._trail.write_later(self._records, of_records or outcome)
+        self.answer.outcome = outcome
+        if self.counts is not None and self.operation is not None:
+            self.counts.end(self.operation, outcome, self._reader.size)
+        if self.trail is not None:
+            self.trail.write_later(self.records, of_records or outcome)

@@ -57,7 +57,7 @@ class PassThrough:
                 terms = StreamPolicy(read_timeout, ask.sender.era is Era.LEGACY, ask.server.listener())
                 if access is not None:
                     terms = terms._replace(limit=ask.server.rules.answer_limit)
-                    edits = StreamEdits.alike(partial(access.aside, ask.sender.caller))
+                    edits = StreamEdits(None, partial(access.aside, ask.sender.caller))
                     stream = AnswerStream(reply, list(requests), recovery, terms, edits)
                     return stream.answer(reply.status, of_changed_body(headers), reply.abort)
                 stream = AnswerStream(reply, list(requests), recovery, terms)

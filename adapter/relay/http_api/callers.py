@@ -97,8 +97,6 @@ async def pieces_of(answer: ClientResponse) -> AsyncIterator[bytes]:
 
 async def whole_body(answer: ClientResponse, limit: int) -> bytes:
     """The body. Raises UpstreamBroken for one above ``limit`` bytes."""
-    if isinstance(answer.body, bytes) and len(answer.body) <= limit:
-        return answer.body
     pieces: list[bytes] = []
     size = 0
     async for piece in pieces_of(answer):
