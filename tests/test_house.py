@@ -24,7 +24,7 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 
 CEILINGS = {
     "lines with code in adapter/": 71_298,
-    "modules": 494,
+    "modules": 495,
     "lines with code in tests/": 102_163,
     "settings": 348,
     "constructors of more than 7 values": 10,

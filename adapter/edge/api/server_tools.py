@@ -131,8 +131,6 @@ class ServerTools:
         if who.answers and isinstance(tell, CallStream):
             tell = Dialogue(tell.event)
         try:
-            if continued is None:
-                return ApiResult(await self._sessions.call(who, name, arguments, tell))
             return ApiResult(await self._sessions.call(who, name, arguments, tell, continued))
         except ToolRefused as refused:
             asked = questions_of(refused) if who.answers else None

@@ -1,22 +1,19 @@
 """Adapter sessions of callers over HTTP: one for each principal and tab, opened when first needed.
 
 They are sessions like those of MCP clients, which the cleanup ends when nobody uses them. Where several processes share
-the state, a caller meets another one with each request: there a row for each caller leads to the session. The store
-keeps no session id as text: the values are sealed.
+the state, all of them go on in the same, which they find by ``session_rows``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from adapter.errors import AdapterError, LimitReached, SessionMissing, SessionUnknown, UpstreamBroken
 from adapter.relay.background import BackgroundTasks, in_turns
@@ -24,14 +21,14 @@ from adapter.relay.exchange import Exchanges
 from adapter.relay.http_api.callers import KeptSession, ToolRefused, Who
 from adapter.relay.http_api.conversation import LISTS, Conversation, Tell
 from adapter.relay.http_api.dialogue import Dialogue, Hear, ReplyAddress
+from adapter.relay.http_api.session_rows import SOON, CallerKey, SealedStore, SessionRows
 from adapter.relay.param_headers import mirrored
 from adapter.relay.server import Server
 from adapter.relay.sessions.session_map import Sessions
 from adapter.relay.tools.catalogue_reader import LONGEST_LIST, PAGES
 from adapter.rules.access.principals import party_of
-from adapter.rules.access.sessions import Event, advance, decode, session_key
+from adapter.rules.access.sessions import session_key
 from adapter.rules.tools.lists import MOST_ITEMS, LongList
-from adapter.state.port import ABSENT, PAGE, Conflict, Row, Store
 from adapter.wire.envelope import METHOD_NOT_FOUND, dump
 from adapter.wire.eras import Era
 from adapter.wire.piecewise import Piecewise
@@ -41,14 +38,8 @@ __all__ = ("HttpSessions", "Tell", "ToolRefused", "Who")
 IDLE = 600.0
 """Seconds after which a session that nobody used is closed."""
 
-SOON = 0.25
-"""The part of that time after which one is closed that other processes may be using, where it makes room in one."""
-
 KNOWN_FOR = 5.0
 """Seconds for which a tool that was listed is taken to be as it was; a name that is not known is asked for at once."""
-
-NOT_CONTINUED: Mapping[str, Any] = {}
-"""The answers of a call that has asked nothing yet."""
 
 T = TypeVar("T")
 
@@ -66,36 +57,6 @@ class SessionBounds(NamedTuple):
 BOUNDS = SessionBounds()
 
 
-class CallerKey(NamedTuple):
-    """The caller whom a session serves: who it is, in which of its tabs, with whom it shares what servers say outside
-    of sessions, and whether it can be asked.
-    """
-
-    principal: str
-    tab: str | None
-    party: str
-    answers: bool
-
-    @property
-    def row(self) -> str:
-        """The key of its row."""
-        return hashlib.sha256(json.dumps(self).encode()).hexdigest()
-
-
-class SealedStore(Protocol):
-    """Rows of a store whose values only adapters with one key can read. All methods raise StoreUnavailable."""
-
-    store: Store
-
-    async def opened(self, table: str, row: Row) -> bytes | None:
-        """The value that was sealed in a row; None where it cannot be read."""
-
-    async def put(
-        self, table: str, key: str, plain: bytes, *, expected: int | None = None, due: float | None = None
-    ) -> Row:
-        """Seal and write; as ``Store.put``. Raises Conflict."""
-
-
 @dataclass(eq=False, slots=True)
 class HttpSessions:
     """The requests of callers over HTTP to ``server``, each caller in an adapter session of its own.
@@ -110,10 +71,15 @@ class HttpSessions:
     server: Server
     background: BackgroundTasks
     era: Callable[[], Era | None] = field(default=lambda: None, kw_only=True)
-    rows: SealedStore | None = field(default=None, kw_only=True)
+    rows: InitVar[SealedStore | None] = field(default=None, kw_only=True)
     bounds: SessionBounds = field(default=BOUNDS, kw_only=True)
+    _rows: SessionRows | None = field(default=None, init=False)
     _found: Era | None = field(default=None, init=False)
     _sessions: OrderedDict[CallerKey, Conversation] = field(default_factory=OrderedDict, init=False)
+
+    def __post_init__(self, rows: SealedStore | None) -> None:
+        if rows is not None:
+            self._rows = SessionRows(rows, self.sessions, self.server, self.bounds.idle)
 
     def __repr__(self) -> str:
         return f"<HttpSessions of {self.server.id!r}: {len(self._sessions)}>"
@@ -156,7 +122,7 @@ class HttpSessions:
         name: str,
         arguments: Mapping[str, Any],
         progress: Tell | None = None,
-        continued: Mapping[str, Any] = NOT_CONTINUED,
+        continued: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """The result of a call. ``progress`` is told how far it is, where the tool says so; a Dialogue also hears what
         the server asks. ``continued`` has the answers of a modern call that goes on: ``inputResponses`` and
@@ -167,7 +133,7 @@ class HttpSessions:
         """
 
         async def calling(session: Conversation) -> dict[str, Any]:
-            params = {"name": name, "arguments": dict(arguments), **continued}
+            params = {"name": name, "arguments": dict(arguments), **(continued or {})}
             ask = partial(session.ask, who, "tools/call", params, tell=progress)
             if session.era is Era.MODERN:
                 definition = session.known(name) or await self.tool(who, name) or {}
@@ -224,10 +190,9 @@ class HttpSessions:
         """
         key = self._key_of(who)
         session = self._sessions.get(key)
-        if session is not None:
-            kept = session.session
-        else:
-            kept = None if self.rows is None else (await self._kept(self.rows, key))[1]
+        kept = None if session is None else session.session
+        if session is None and self._rows is not None:
+            _, kept = await self._rows.find(key)
         return None if kept is None else session_key(kept.id)
 
     # --- holding ----------------------------------------------------------------------------------------------
@@ -261,7 +226,7 @@ class HttpSessions:
             if not session.is_ready and not session.busy:
                 self._forget(key, session)
             # One that other processes know goes on there.
-            if not session.busy and self._sessions.get(key) is not session and self.rows is None:
+            if not session.busy and self._sessions.get(key) is not session and self._rows is None:
                 self.background.run(session.close())
 
     def _key_of(self, who: Who) -> CallerKey:
@@ -272,83 +237,40 @@ class HttpSessions:
         session.used = self.sessions.clock()
         kept = session.session
         known = None if kept is None else self.sessions.known(session_key(kept.id))
-        if self.rows is None or kept is None or known is None:
+        if self._rows is None or kept is None or known is None:
             return
         if known.idle is None or known.idle < self.bounds.idle:
             # A process that made room has left it to end soon, or an earlier build has opened it.
-            self.background.run(self._keep(kept))
-
-    async def _keep(self, kept: KeptSession) -> None:
-        """Have a session idle as long as others again."""
-        with suppress(AdapterError):
-            await self._renew(kept, self.bounds.idle)
-
-    @property
-    def _table(self) -> str:
-        return f"http:{self.server.id}"
+            self.background.run(self._rows.keep(kept))
 
     async def _open(self, session: Conversation, key: CallerKey, who: Who) -> None:
         """Have the session be open, once for all who come at once. Raises AdapterError."""
         async with session.opening:
             if session.is_ready:
                 return
-            if self.rows is None or session.era is Era.MODERN:
+            if self._rows is None or session.era is Era.MODERN:
                 await session.open(who, self.bounds.idle)
             else:
-                await self._open_for_all(self.rows, session, key, who)
+                await self._open_for_all(self._rows, session, key, who)
             session.is_ready, self._found = True, session.era
 
     async def _open_for_all(
-        self, rows: SealedStore, conversation: Conversation, key: CallerKey, who: Who
+        self, rows: SessionRows, conversation: Conversation, key: CallerKey, who: Who
     ) -> None:
         """Go on in the session that another process has opened for this caller, or open the one for all."""
-        version, kept = await self._kept(rows, key)
+        version, kept = await rows.find(key)
         if kept is None:
             # It is open if the store failed before the row was written.
             if not conversation.is_open:
                 await conversation.open(who, self.bounds.idle)
             own = conversation.session
-            if own is None:
+            if own is None or await rows.add(key, own, version):
                 return
-            # Not orjson, which refuses the surrogates that a principal may hold.
-            plain, due = json.dumps(own._asdict()).encode(), self._due()
-            try:
-                await rows.put(self._table, key.row, plain, expected=version, due=due)
-            except Conflict:
-                self.background.run(self._in(own).close())
-                _, kept = await self._kept(rows, key)
-                if kept is None:
-                    raise SessionUnknown() from None
-        if kept is not None:
-            conversation.adopt(kept)
-
-    def _due(self) -> float:
-        """The time until which a row is kept: longer than the session to which it leads."""
-        return self.sessions.clock() + 2 * self.bounds.idle
-
-    async def _kept(self, rows: SealedStore, key: CallerKey) -> tuple[int, KeptSession | None]:
-        """The version of a caller's row, and the session to which it leads if that is open: whoever was about to end it
-        leaves it.
-        """
-        row = await rows.store.get(self._table, key.row)
-        if row is None:
-            return ABSENT, None
-        plain = await rows.opened(self._table, row)
-        kept = None if plain is None else _decoded(plain)
-        try:
-            if kept is not None:
-                await self._renew(kept, self.bounds.idle)
-        except SessionUnknown:
-            kept = None
-        return row.version, kept
-
-    async def _renew(self, kept: KeptSession, idle: float) -> None:
-        """Write down that a session is used, and idle after so many seconds. Raises SessionUnknown,
-        StoreUnavailable.
-        """
-        session = await self.sessions.find(kept.id, self.server.id, kept.principal)
-        row, record = await self.sessions.record(session)
-        await self.sessions.remap(session, row, record.seen(self.sessions.clock(), idle))
+            self.background.run(self._in(own).close())
+            _, kept = await rows.find(key)
+            if kept is None:
+                raise SessionUnknown()
+        conversation.adopt(kept)
 
     def _in(self, kept: KeptSession) -> Conversation:
         """A conversation in a session that is open."""
@@ -360,26 +282,12 @@ class HttpSessions:
         """Do without a session. It ends at once, or soon where other processes may be using it."""
         kept = session.session
         with suppress(AdapterError):
-            if self.rows is None or kept is None or await self._give_up(kept):
+            if self._rows is None or kept is None or await self._rows.give_up(kept):
                 await session.close()
-
-    async def _give_up(self, kept: KeptSession) -> bool:
-        """Write down that a session has ended, if nobody has written it since it was opened, else that it does soon;
-        True if it is to be closed. Raises SessionUnknown, StoreUnavailable.
-
-        Whoever begins to use it writes the same row: one of both is first, and the other finds that.
-        """
-        session = await self.sessions.find(kept.id, self.server.id, kept.principal)
-        row, record = await self.sessions.record(session)
-        is_alone = row.version == 1
-        record = record.seen(self.sessions.clock(), self.bounds.idle * SOON)
-        if is_alone:
-            record = replace(record, state=advance(record.state, Event.DELETED))
-        return await self.sessions.remap(session, row, record) and is_alone
 
     def _take(self, key: CallerKey) -> Conversation:
         session = self._sessions.get(key)
-        if session is not None and self.rows is not None and self._is_idle(session):
+        if session is not None and self._rows is not None and self._is_idle(session):
             # Another process may be ending it.
             self._forget(key, session)
             session = None
@@ -391,7 +299,7 @@ class HttpSessions:
                 self.era() or self._found,
                 self.background,
                 answers=key.answers,
-                first_id=1 if self.rows is None else _first_id(),
+                first_id=1 if self._rows is None else _first_id(),
             )
             session.used = self.sessions.clock()
         self._sessions.move_to_end(key)
@@ -401,7 +309,7 @@ class HttpSessions:
         """Tell whether it is found anew by its next use. Where other processes may end it that is earlier, for they
         learn of uses late; but that one is written at once.
         """
-        idle = self.bounds.idle if self.rows is None else self.bounds.idle * (1 - SOON)
+        idle = self.bounds.idle if self._rows is None else self.bounds.idle * (1 - SOON)
         return not session.busy and self.sessions.clock() - session.used >= idle
 
     def _may_keep_stream(self, session: Conversation) -> bool:
@@ -436,27 +344,8 @@ class HttpSessions:
                 self._note_use(session)
             elif self._is_idle(session):
                 self._forget(key, session)
-        if self.rows is not None:
-            await self.rows.store.touch(self._table, {key.row: self._due() for key in self._sessions})
-            await self._delete_overdue(self.rows)
-
-    async def _delete_overdue(self, rows: SealedStore) -> None:
-        """Delete the rows of sessions that nobody uses any more. Those that earlier builds opened have no limit of
-        their own, as these rows were what ended them: they are given one. Raises StoreUnavailable.
-        """
-        while True:
-            page = await rows.store.overdue(self._table, self.sessions.clock(), limit=PAGE)
-            for row in page:
-                plain = await rows.opened(self._table, row)
-                kept = None if plain is None else _decoded(plain)
-                found = None if kept is None else (await self.sessions.row(session_key(kept.id)))[0]
-                with suppress(ValueError, SessionUnknown):
-                    if kept is not None and found is not None and decode(found.value).times.idle is None:
-                        await self._renew(kept, self.bounds.idle * SOON)
-                with suppress(Conflict):
-                    await rows.store.delete(self._table, row.key, expected=row.version)
-            if len(page) < PAGE:
-                return
+        if self._rows is not None:
+            await self._rows.tidy(self._sessions)
 
     async def close(self, within: float) -> None:
         """Close the sessions that no other process can go on in, upstream as far as that takes no longer than
@@ -465,16 +354,8 @@ class HttpSessions:
         sessions, self._sessions = self._sessions, OrderedDict()
         for session in sessions.values():
             session.listening.let_go()
-        if self.rows is None:
+        if self._rows is None:
             await asyncio.gather(*(each.close(within) for each in sessions.values()))
-
-
-def _decoded(plain: bytes) -> KeptSession | None:
-    """The session that was written; None for what another version wrote."""
-    match json.loads(plain):
-        case {"principal": str(principal), "id": str(session_id), "version": str(version)}:
-            return KeptSession(principal, session_id, version)
-    return None
 
 
 def _first_id() -> int:

@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.relay.http_api.sessions import BOUNDS, SOON, CallerKey, HttpSessions, SessionBounds, Who
+from adapter.relay.http_api.session_rows import SOON, CallerKey
+from adapter.relay.http_api.sessions import BOUNDS, HttpSessions, SessionBounds, Who
 from adapter.relay.sessions.session_map import TABLE as SESSIONS
 from adapter.relay.stages import StageTable
 from adapter.rules.access.principals import Caller
