@@ -1,11 +1,9 @@
-"""One session with an SSE server: a client's requests, sent by POST and answered on the line that comes back.
-
-An SSE server behind a LocalUpstream: its sessions, each with a stream of its own.
-"""
+"""An SSE server behind a LocalUpstream: its sessions, whose requests are sent by POST and answered on a stream."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Coroutine
 from typing import Any
 
@@ -20,18 +18,41 @@ from adapter.errors import (
     UpstreamBroken,
     UpstreamRefused,
     UpstreamSilent,
+    UpstreamUnreachable,
 )
 from adapter.upstream.http import HttpUpstream
-from adapter.upstream.local.correlation import BOUNDS, Correlation, RequestUnderWay
+from adapter.upstream.local.correlation import BOUNDS, Correlation, RequestUnderWay, Taker
 from adapter.upstream.local.port import LocalHead, LocalRequest
 from adapter.upstream.local.replies import LocalAnswer, PendingReply, notification
 from adapter.upstream.local.sessions import LocalSession, LocalSessions
-from adapter.upstream.port import UpstreamRequest, dropped
-from adapter.upstream.sse.stream import SseAddress, SseLine, StreamRefusedError, post
+from adapter.upstream.port import Headers, UpstreamRequest, dropped
+from adapter.upstream.sse.stream import (
+    ENDPOINT,
+    MESSAGE,
+    SseAddress,
+    SseStream,
+    StreamRefusedError,
+    open_stream,
+    post,
+    target_of,
+)
 from adapter.wire.envelope import Envelope, failure
 from adapter.wire.eras import Era
 from adapter.wire.line_messages import LineMessage, agreed_version, messages_of
 from adapter.wire.shared_ids import CANCELLED
+from adapter.wire.sse import SseEvent
+
+ATTEMPTS = 3
+"""Attempts to open a stream again whose server cannot be reached."""
+
+LONGEST_RETRY = 10.0
+"""Seconds of a server's ``retry:`` that are waited at most."""
+
+SHORT_LIVED = 5.0
+"""Seconds; so many streams in a row as there are attempts, each shorter than this, end the session."""
+
+BURST = 64
+"""Events that are taken before others get a turn: a flood of small ones comes in large pieces."""
 
 _NOT_FOUND = 404
 _UNAUTHORIZED = 401
@@ -40,19 +61,27 @@ _UNAUTHORIZED = 401
 class SseSession:
     """Sends the messages of a client's session, and brings it those of the server. It is over when ``local`` ends.
 
-    A request is sent once: what was sent when the line is lost fails as one that may have run.
+    Its streams are opened and read to their ends, each in place of the one before, while the server goes on. A request
+    is sent once: what was sent when the stream is lost fails as one that may have run.
     """
 
     def __init__(self, address: SseAddress, log: FilteringBoundLogger, local: LocalSession) -> None:
         self._address = address
         self._log = log
         self._local = local
-        self._line = SseLine(address, log, self)
         self._correlation = Correlation(self)
+        self._headers: Headers = ()
+        """The fields of the client's latest request: the next stream is asked for with them, and the first's query."""
+        self._query = ""
+        self._stream: SseStream | None = None
+        self._endpoint: asyncio.Future[HttpUpstream] = asyncio.get_running_loop().create_future()
+        self._may_read = asyncio.Event()
+        self._may_read.set()
         self._over = False
         self._unsent: dict[RequestUnderWay, None] = {}
         self._posts: dict[RequestUnderWay, asyncio.Task[None]] = {}
-        self._cancellations: set[asyncio.Task[None]] = set()
+        # The one that reads, and cancellations.
+        self._others: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         state = "over" if self._over else "open"
@@ -62,32 +91,33 @@ class SseSession:
 
     def open(self, request: LocalRequest) -> PendingReply:
         """Open the stream, and send the ``initialize`` that this is."""
-        way = RequestUnderWay(request, self._local, self._give_up, self._agreed)
-        return self._start(way, self._opened(way, request))
+        self._query = request.head.request.query
+        way = self._begin(request, self._agreed)
+        self._start(self._read_streams(way))
+        return way
 
     def call(self, request: LocalRequest) -> PendingReply:
         """Send a request. While the stream is opened again it waits; a session that is lost answers it with 404."""
-        self._line.headers = request.head.request.headers
-        way = RequestUnderWay(request, self._local, self._give_up, self._answered)
-        return self._start(way, self._sent(way, request))
+        return self._begin(request, self._answered)
 
-    async def _opened(self, way: RequestUnderWay, request: LocalRequest) -> None:
-        try:
-            await self._line.open(request.head.request)
-        except StreamRefusedError as refused:
-            way.answer(refused.answer)
-            self.end()
-        except AdapterError as error:
-            self.lost(error)
-        else:
-            await self._sent(way, request)
-            if way.over and not self._local.version:
-                self.end()
+    def _begin(self, request: LocalRequest, taker: Taker) -> RequestUnderWay:
+        self._headers = request.head.request.headers
+        way = RequestUnderWay(request, self._local, self._give_up, taker)
+        self._unsent[way] = None
+        task = self._posts[way] = asyncio.create_task(self._sent(way, request))
+        task.add_done_callback(lambda _: self._posts.pop(way, None))
+        return way
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work that ends with the session."""
+        task = asyncio.create_task(work)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
 
     async def _sent(self, way: RequestUnderWay, request: LocalRequest) -> None:
         """Send one request. Its reply is filled from the stream, or from the answer to the POST."""
         try:
-            endpoint = await self._line.endpoint()
+            endpoint = await asyncio.shield(self._endpoint)
             self._unsent.pop(way, None)
             body = self._correlation.numbered(way, request.envelope)
             self._correlation.requests.add(way)
@@ -97,6 +127,9 @@ class SseSession:
         except AdapterError as error:
             self._forget(way)
             way.break_off(error)
+        if way.over and not self._local.version:
+            # Its initialize has opened no session.
+            self.end()
 
     def _refused(self, way: RequestUnderWay, refusal: LocalAnswer) -> None:
         self._forget(way)
@@ -107,16 +140,10 @@ class SseSession:
         else:
             way.answer(refusal)
         if refusal.status == _NOT_FOUND:
-            self.lost(UpstreamBroken())
+            self._lost(UpstreamBroken())
 
     async def _post(self, endpoint: HttpUpstream, body: bytes, asked: UpstreamRequest) -> LocalAnswer | None:
-        return await post(endpoint, body, asked, self._address.answer_limit, self.receive)
-
-    def _start(self, way: RequestUnderWay, work: Coroutine[Any, Any, None]) -> RequestUnderWay:
-        self._unsent[way] = None
-        task = self._posts[way] = asyncio.create_task(work)
-        task.add_done_callback(lambda _: self._posts.pop(way, None))
-        return way
+        return await post(endpoint, body, asked, self._address.answer_limit, self._receive)
 
     def _give_up(self, way: RequestUnderWay) -> None:
         """Nobody waits for a request. One that was not sent never will be; another one runs on at the server."""
@@ -141,13 +168,13 @@ class SseSession:
 
         Raises SessionUnknown, UpstreamSilent, UpstreamRefused for want of credentials, and UpstreamBroken.
         """
-        self._line.headers = head.request.headers
+        self._headers = head.request.headers
         await self._told(envelope.body, head.request)
 
     async def _told(self, body: bytes, asked: UpstreamRequest) -> None:
         try:
             async with asyncio.timeout(self._address.patience):
-                refusal = await self._post(await self._line.endpoint(), body, asked)
+                refusal = await self._post(await asyncio.shield(self._endpoint), body, asked)
         except TimeoutError:
             raise UpstreamSilent(
                 f"The upstream server did not accept the message within {self._address.patience:g} s."
@@ -155,7 +182,7 @@ class SseSession:
         if refusal is None:
             return
         if refusal.status == _NOT_FOUND:
-            self.lost(UpstreamBroken())
+            self._lost(UpstreamBroken())
             raise SessionUnknown()
         refused = UpstreamRefused if refusal.status == _UNAUTHORIZED else UpstreamBroken
         raise refused(f"The upstream server refused the message with HTTP status {refusal.status}.")
@@ -164,10 +191,8 @@ class SseSession:
         """See ServerLine. The server may not care, so nobody waits for it."""
         self._limit_post(request)
         params = {"requestId": request.number, "reason": "Nobody waits for the answer any more."}
-        asked = UpstreamRequest("POST", self._line.headers)
-        task = asyncio.create_task(self._cancelled(notification(CANCELLED, params), asked))
-        self._cancellations.add(task)
-        task.add_done_callback(self._cancellations.discard)
+        asked = UpstreamRequest("POST", self._headers)
+        self._start(self._cancelled(notification(CANCELLED, params), asked))
 
     async def _cancelled(self, body: bytes, asked: UpstreamRequest) -> None:
         try:
@@ -177,8 +202,8 @@ class SseSession:
 
     # --- messages of the server -----------------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> None:
-        """See LineOwner. What is no message is dropped."""
+    def _receive(self, data: bytes) -> None:
+        """Take a message of the server's. What is none is dropped."""
         try:
             messages = messages_of(data)
         except BadJson:
@@ -213,31 +238,113 @@ class SseSession:
 
     def pause(self) -> None:
         """See ServerLine."""
-        self._line.pause()
+        self._may_read.clear()
 
     def resume(self) -> None:
         """See ServerLine."""
-        self._line.resume()
+        self._may_read.set()
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def _read_streams(self, opening: RequestUnderWay) -> None:
+        """Open the stream and read it, and those that are opened in its place, until there is no other."""
+        short = 0
+        lost: AdapterError = UpstreamBroken()
+        try:
+            again: SseStream | None = await open_stream(self._address, self._headers, self._query)
+            while again is not None:
+                stream = self._stream = again
+                self._endpoint.set_result(self._address.http.toward(stream.target))
+                lost = await self._read(stream)
+                stream.close()
+                lived = asyncio.get_running_loop().time() - stream.opened_at
+                short = short + 1 if lived < SHORT_LIVED else 0
+                again = await self._reconnected(stream, lost) if short < ATTEMPTS else None
+        except StreamRefusedError as refused:
+            opening.answer(refused.answer)
+        except AdapterError as error:
+            lost = error
+        finally:
+            self._lost(lost)
+
+    async def _read(self, stream: SseStream) -> UpstreamBroken:
+        """Take what comes, to the end of the stream; the failure of what was under way then."""
+        try:
+            for taken in itertools.count(1):
+                if (event := await stream.next()) is None:
+                    break
+                self._take_event(event, stream)
+                await self._may_read.wait()
+                if taken % BURST == 0:
+                    await asyncio.sleep(0)
+        except UpstreamBroken as error:
+            return error
+        return UpstreamBroken("The upstream server ended its event stream; the call may have run.")
+
+    def _take_event(self, event: SseEvent, stream: SseStream) -> None:
+        if event.skipped:
+            # It may have been the answer to any request.
+            self._correlation.fail(AnswerTooLarge())
+        elif event.event == ENDPOINT and event.data is not None:
+            # Without it the stream is not opened again.
+            named, stream.target = stream.target, ""
+            if target_of(event.data, self._address) != named:
+                raise UpstreamBroken("The upstream server named a second endpoint; the call may have run.")
+            stream.target = named
+        elif event.event == MESSAGE and event.data:
+            self._receive(event.data)
+
+    # --- reconnecting ---------------------------------------------------------------------------------------------
+
+    async def _reconnected(self, before: SseStream, lost: AdapterError) -> SseStream | None:
+        """Open the stream again; None where the server does not go on with the session.
+
+        It does where it names the same endpoint. A server that numbers its events sends again what was missed, so that
+        calls wait for it; without numbers an answer may be lost, so each call is told now.
+        """
+        if not before.target:
+            return None
+        self._endpoint = asyncio.get_running_loop().create_future()
+        if not before.last_id:
+            self._interrupted(lost)
+        stream = await self._opened_again(before)
+        if stream is not None and stream.target != before.target:
+            stream.close()
+            return None
+        if stream is not None:
+            self._log.info("an event stream of an upstream was opened again")
+        return stream
+
+    async def _opened_again(self, before: SseStream) -> SseStream | None:
+        least = self._address.delay
+        delay = least if before.retry is None else min(before.retry / 1000, LONGEST_RETRY)
+        for _ in range(ATTEMPTS):
+            await asyncio.sleep(max(delay, least))
+            try:
+                return await open_stream(self._address, self._headers, self._query, before.last_id)
+            except UpstreamUnreachable:
+                delay = 2 * delay
+            except (AdapterError, StreamRefusedError):
+                return None
+        return None
+
+    def _interrupted(self, error: AdapterError) -> None:
+        """Note that answers to what was sent may be lost: every such request is told, and POSTs which are not accepted
+        yet are dropped.
+        """
+        self._correlation.fail(error)
+        for way, task in self._posts.items():
+            if way.over:
+                task.cancel()
 
     # --- the end --------------------------------------------------------------------------------------------------
 
-    def overflowed(self) -> None:
-        """See LineOwner."""
-        self._correlation.fail(AnswerTooLarge())
-
-    def interrupted(self, error: AdapterError) -> None:
-        """See LineOwner. Every request that was sent is told, and POSTs which are not accepted yet are dropped."""
-        self._correlation.fail(error)
-        for way, task in self._posts.items():
-            if way.over and task is not asyncio.current_task():
-                task.cancel()
-
     def end(self) -> None:
-        """Drop the line, which ends the session at the server, and whatever is under way."""
-        self.lost(dropped())
+        """Drop the stream, which ends the session at the server, and whatever is under way."""
+        self._lost(dropped())
 
-    def lost(self, error: AdapterError) -> None:
-        """See LineOwner. What was not sent is answered 404, and may be sent in a new session."""
+    def _lost(self, error: AdapterError) -> None:
+        """End the session, with ``error`` for what was sent. All else is answered 404, and may be sent in a new one."""
         if self._over:
             return
         self._over = True
@@ -245,17 +352,21 @@ class SseSession:
             way.break_off(SessionUnknown() if self._local.version else error)
         self._correlation.close()
         self._correlation.fail(error)
-        self._line.close()
-        for task in (*self._posts.values(), *self._cancellations):
+        if self._stream is not None:
+            self._stream.close()
+        if not self._endpoint.done():
+            self._endpoint.set_exception(SessionUnknown())
+            # Nobody may have waited for it.
+            self._endpoint.exception()
+        for task in (*self._posts.values(), *self._others):
             if task is not asyncio.current_task():
                 task.cancel()
         self._local.end()
 
     async def closed(self) -> None:
         """Wait until nothing of an ended session runs any more."""
-        if tasks := (*self._posts.values(), *self._cancellations):
+        if tasks := (*self._posts.values(), *self._others):
             await asyncio.wait(tasks)
-        await self._line.closed()
 
 
 # A dual-era client takes 400 without an error code of the modern era for a legacy server, and initializes. With the

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from adapter.errors import AnswerTooLarge, UpstreamBroken, UpstreamUnanswered
-from adapter.upstream.sse.stream import ATTEMPTS
+from adapter.upstream.sse.session import ATTEMPTS
 from tests.upstream.raw_peer import PATIENCE
 from tests.upstream.sse.clients import INITIALIZED, Front, call, result, sent
 from tests.upstream.sse.scripted_server import ENDPOINT, SseSite
