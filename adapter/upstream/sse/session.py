@@ -363,11 +363,6 @@ class SseSession:
                 task.cancel()
         self._local.end()
 
-    async def closed(self) -> None:
-        """Wait until nothing of an ended session runs any more."""
-        if tasks := (*self._posts.values(), *self._others):
-            await asyncio.wait(tasks)
-
 
 # A dual-era client takes 400 without an error code of the modern era for a legacy server, and initializes. With the
 # code of an unsupported version it would go on in the modern era (MCP 2026-07-28, "Versioning").
@@ -408,11 +403,7 @@ class SseServer:
         await self._of(session).tell(envelope, head)
 
     async def close(self) -> None:
-        """End every session, and drop all connections."""
-        streams = list(self._streams.values())
-        for session in streams:
-            session.end()
-        await asyncio.gather(*(session.closed() for session in streams))
+        """Drop all connections. The sessions have ended before."""
         await self._address.http.close()
 
     def _of(self, local: LocalSession) -> SseSession:
