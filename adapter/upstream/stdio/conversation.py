@@ -49,10 +49,6 @@ StartChild = Callable[[ChildOwner], Awaitable[ChildProcess]]
 class Audience(Protocol):
     """Those who speak with a child, and hear what belongs to no request."""
 
-    @property
-    def sessions(self) -> list[LocalSession]:
-        """Their sessions."""
-
     def ask(self, request: LocalRequest, session: LocalSession) -> LocalAnswer | PendingReply:
         """Take a session's request."""
 
@@ -71,7 +67,8 @@ class ChildConversation:
 
     ``ended`` is called once, when it is over; its caller closes it then. ``failure`` is why it is over, and
     ``was_left`` says that the adapter wanted it so. ``answered`` tells whether the child ever answered anything,
-    ``used`` when it last answered (seconds of the loop's clock); a ping is no use.
+    ``used`` when it last answered (seconds of the loop's clock); a ping is no use. ``sessions`` are those that it
+    serves.
     """
 
     def __init__(
@@ -88,6 +85,7 @@ class ChildConversation:
         self._name = name
         self._start_timeout = start_timeout
         self.audience: Audience | None = None
+        self.sessions: list[LocalSession] = []
         self.failure: AdapterError | None = None
         self.answered = False
         self.was_left = False
@@ -137,8 +135,7 @@ class ChildConversation:
     @property
     def is_idle(self) -> bool:
         """Tell whether nothing is under way and nobody listens."""
-        sessions = self.audience.sessions if self.audience is not None else []
-        return not self.correlation.requests and all(session.idle for session in sessions)
+        return not self.correlation.requests and all(session.idle for session in self.sessions)
 
     def leave(self) -> None:
         """End what is under way because the child is needed no more."""
@@ -265,11 +262,6 @@ class OneSession:
         self._conversation = conversation
         self._session = session
 
-    @property
-    def sessions(self) -> list[LocalSession]:
-        """See Audience."""
-        return [self._session]
-
     def ask(self, request: LocalRequest, session: LocalSession) -> PendingReply:
         """See Audience."""
         return self._conversation.ask(request, session)
@@ -297,11 +289,6 @@ class NoSession:
         self._discovery: RequestUnderWay | None = None
         # By tool: what its calls repeat in header fields, as far as the child has listed it.
         self._mirrored: dict[str, Mapping[tuple[str, ...], str]] = {}
-
-    @property
-    def sessions(self) -> list[LocalSession]:
-        """See Audience."""
-        return []
 
     def ask(self, request: LocalRequest, session: LocalSession | None = None) -> PendingReply:
         """See Audience. Raises HeaderMismatch for a call whose Mcp-Param fields say something else than its arguments.

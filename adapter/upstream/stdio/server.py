@@ -56,7 +56,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 @dataclass(eq=False, slots=True)
 class Processes:
     """Starts processes of the server ``name`` by ``start``. ``put_to_rest`` is called with a conversation that nobody
-    uses, and ends it. After ``spare`` seconds without use a process may be stopped to make room for another.
+    uses, and ends it; ``ended`` with each that is over. After ``spare`` seconds without use a process may be stopped to
+    make room for another.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Processes:
     start: StartChild
     log: FilteringBoundLogger
     put_to_rest: Callable[[ChildConversation], None]
+    ended: Callable[[ChildConversation], None]
     spare: float
     # Also those that are being stopped: they are processes as long as anything of them is left.
     _all: dict[ChildConversation, str] = field(default_factory=dict, init=False)
@@ -81,10 +83,8 @@ class Processes:
         """The number of processes now, and the most."""
         return ProcessUse(len(self._all), self.settings.max_processes)
 
-    def begin(
-        self, series: str, ended: Callable[[ChildConversation], None], *, shared: bool
-    ) -> ChildConversation:
-        """Start a process. ``series`` names the starts that fail together; ``ended`` is called when it is over.
+    def begin(self, series: str, *, shared: bool) -> ChildConversation:
+        """Start a process. ``series`` names the starts that fail together.
 
         Raises LimitReached, and UpstreamUnreachable where the last start of the series failed just now.
         """
@@ -94,12 +94,7 @@ class Processes:
             raise backing_off(self.name, wait, backoff.reason)
         start = self.start if len(self._all) < self.settings.max_processes else self._start_in_place(now)
         conversation = ChildConversation(
-            self.name,
-            self.settings.start_timeout_seconds,
-            start,
-            partial(self._over, ended),
-            self.log,
-            shared=shared,
+            self.name, self.settings.start_timeout_seconds, start, self._over, self.log, shared=shared
         )
         self._all[conversation] = series
         if self._looking is None and self.settings.idle_ttl_seconds is not None:
@@ -114,10 +109,10 @@ class Processes:
             conversation.leave()
         await asyncio.gather(*self._closing.values())
 
-    def _over(self, ended: Callable[[ChildConversation], None], conversation: ChildConversation) -> None:
+    def _over(self, conversation: ChildConversation) -> None:
         now = asyncio.get_running_loop().time()
         self._note(self._all[conversation], conversation, now)
-        ended(conversation)
+        self.ended(conversation)
         self._closing[conversation] = asyncio.get_running_loop().create_task(self._close(conversation))
 
     async def _close(self, conversation: ChildConversation) -> None:
@@ -208,7 +203,7 @@ class StdioServer:
         self.sessions = LocalSessions(MOST_SESSIONS, self._session_ended, BOUNDS)
         self._name = name
         self._mode = settings.process
-        self._processes = Processes(name, settings, start, log, self._put_to_rest, spare)
+        self._processes = Processes(name, settings, start, log, self._put_to_rest, self._over, spare)
         self._of_session: dict[LocalSession, ChildConversation] = {}
         # Both by principal; where all share a process there is one.
         self._modern: dict[str, NoSession] = {}
@@ -270,11 +265,9 @@ class StdioServer:
         """Start a process for a session of its own, which gets the client's ``initialize`` as it is."""
         # An initialize that its process does not survive delays nobody but the principal who sends it.
         principal = request.head.caller.principal
-        conversation = self._left_by_modern(principal) or self._processes.begin(
-            f"session {principal}", self._over, shared=False
-        )
-        session = self.sessions.open("")
-        self._of_session[session] = conversation
+        conversation = self._left_by_modern(principal)
+        conversation = conversation or self._processes.begin(f"session {principal}", shared=False)
+        session = self._join(conversation, "")
         conversation.audience = OneSession(conversation, session)
         return conversation.ask(request, session, partial(self._opened, session))
 
@@ -328,11 +321,12 @@ class StdioServer:
 
     def _begun(self, era: str, key: str) -> ChildConversation:
         """A process for several clients. One that does not survive the question for the era may open sessions."""
-        return self._processes.begin(f"{era} {key}", self._over, shared=True)
+        return self._processes.begin(f"{era} {key}", shared=True)
 
     def _join(self, conversation: ChildConversation, version: str) -> LocalSession:
         session = self.sessions.open(version)
         self._of_session[session] = conversation
+        conversation.sessions.append(session)
         return session
 
     def _modern_audience(self, key: str, method: str) -> NoSession:
@@ -356,6 +350,7 @@ class StdioServer:
         conversation = self._of_session.pop(session, None)
         if conversation is None:
             return
+        conversation.sessions.remove(session)
         if isinstance(conversation.audience, ManySessions):
             conversation.audience.leave(session)
         else:
@@ -363,9 +358,8 @@ class StdioServer:
 
     def _put_to_rest(self, conversation: ChildConversation) -> None:
         """Stop a process that nobody uses. Its sessions rest until they are used again."""
-        if conversation.audience is not None:
-            for session in conversation.audience.sessions:
-                self._of_session.pop(session, None)
+        for session in conversation.sessions:
+            self._of_session.pop(session, None)
         conversation.leave()
 
     def _over(self, conversation: ChildConversation) -> None:
@@ -374,7 +368,7 @@ class StdioServer:
             del self._modern[key]
         for key in [key for key, each in self._shared.items() if each.conversation is conversation]:
             self._shared.pop(key).fail()
-        for session in conversation.audience.sessions if conversation.audience is not None else ():
+        for session in conversation.sessions:
             if self._of_session.pop(session, None) is not None:
                 session.end()
         now = asyncio.get_running_loop().time()

@@ -78,14 +78,8 @@ class ManySessions:
         self._result = b""
         """That of the child's ``initialize``, as it was written."""
         self._waiting: dict[PendingReply, LocalRequest] = {}
-        self._sessions: list[LocalSession] = []
         self._asked: dict[RpcId, _Asked] = {}
         self._subscriptions = SharedSubscriptions()
-
-    @property
-    def sessions(self) -> list[LocalSession]:
-        """See Audience."""
-        return list(self._sessions)
 
     # --- opening ----------------------------------------------------------------------------------------------
 
@@ -135,7 +129,6 @@ class ManySessions:
 
     def _opened(self, request: LocalRequest, version: str) -> LocalAnswer:
         session = self._join(self.conversation, version)
-        self._sessions.append(session)
         body = b'{"jsonrpc":"2.0","id":' + request.id_bytes + b',"result":' + self._result + b"}"
         return LocalAnswer(body, session_id=session.id)
 
@@ -152,9 +145,6 @@ class ManySessions:
 
     def leave(self, session: LocalSession) -> None:
         """Forget a session. What it alone was asked is refused."""
-        if session not in self._sessions:
-            return
-        self._sessions.remove(session)
         for number, asked in list(self._asked.items()):
             if session in asked.sessions:
                 self._left(number, asked, session)
@@ -185,21 +175,21 @@ class ManySessions:
         elif message.method == LOGGED:
             self._tell(self._addressees(), message.data)
         elif message.method in OF_EVERYBODY or (message.method != PROGRESS and not self._strangers):
-            self._tell(self._sessions, message.data)
+            self._tell(self.conversation.sessions, message.data)
 
     def _tell(self, sessions: Iterable[LocalSession], data: bytes) -> None:
         for session in list(sessions):
             self.conversation.correlation.tell(session, data)
 
     def _all_unless_strangers(self) -> list[LocalSession]:
-        return [] if self._strangers else self._sessions
+        return [] if self._strangers else self.conversation.sessions
 
     def _addressees(self) -> list[LocalSession]:
         """The session that has requests under way, if it is the only one; else all, or none of strangers."""
         if self._strangers:
             return []
-        only = self.conversation.correlation.requests.only_session
-        return self._sessions if only is None or only not in self._sessions else [only]
+        only, sessions = self.conversation.correlation.requests.only_session, self.conversation.sessions
+        return sessions if only is None or only not in sessions else [only]
 
     def _ask(self, message: LineMessage) -> None:
         assert message.number is not None, "a request has an id"
