@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from adapter.edge import grant_pages
-from adapter.edge.http.request import Branch, Extra, Fields, Names, Request
+from adapter.edge.http.request import Branch, Fields, Names, Request
 from adapter.errors import AdapterError, MessageTooLong, NotFound
 from adapter.oauth.grants.flow import Consent, FlowFailed, GrantFlow
 from adapter.oauth.grants.grant_store import VALID
@@ -46,36 +46,36 @@ class GrantRoutes:
         """The branch of all pages. Only the Host is checked: a browser comes from another origin, and says so."""
         return Branch(PREFIX, 2, ("GET", "HEAD", "POST"), (), self._serve, public=True)
 
-    async def _serve(self, request: Request, names: Names, extra: Extra) -> None:
+    async def _serve(self, request: Request, names: Names) -> None:
         server, page = names
         flow = self.flows.get(server)
         if flow is None:
             raise NotFound()
         if page == "client.json":
-            _send_document(request, flow, extra)
+            _send_document(request, flow)
             return
         try:
             if page == "callback":
-                await self._callback(request, flow, extra)
+                await self._callback(request, flow)
             elif request.method == "POST":
-                await self._begin(request, flow, page, extra)
+                await self._begin(request, flow, page)
             else:
-                await self._show(request, flow, page, extra)
+                await self._show(request, flow, page)
         except FlowFailed as error:
-            _send(request, 400, grant_pages.failed_page(str(error)), extra)
+            _send(request, 400, grant_pages.failed_page(str(error)))
         except AdapterError as error:
-            _send(request, error.http, grant_pages.failed_page(str(error)), extra)
+            _send(request, error.http, grant_pages.failed_page(str(error)))
 
     # --- the first page ---------------------------------------------------------------------------------------
 
-    async def _show(self, request: Request, flow: GrantFlow, link: str, extra: Extra) -> None:
+    async def _show(self, request: Request, flow: GrantFlow, link: str) -> None:
         consent = await flow.consent(link)
         signs_in = self._signs_in(consent)
         if signs_in and self.browsers is not None:
             signed_in = await self.browsers.principal(request)
             if signed_in is None:
                 target = self.browsers.sign_in(f"{PREFIX}/{flow.terms.server}/{link}")
-                _send(request, 303, b"", [*extra, ("Location", target)])
+                _send(request, 303, b"", ("Location", target))
                 return
             _require_same(signed_in, consent)
         browser = _cookie(request, _cookie_name(flow, link)) or secrets.token_urlsafe(32)
@@ -87,9 +87,9 @@ class GrantRoutes:
             _confirmation(browser, link),
             asks_token=not signs_in and self.tokens is not None,
         )
-        _send(request, 200, body, [*extra, ("Set-Cookie", _set_cookie(flow, link, browser))])
+        _send(request, 200, body, ("Set-Cookie", _set_cookie(flow, link, browser)))
 
-    async def _begin(self, request: Request, flow: GrantFlow, link: str, extra: Extra) -> None:
+    async def _begin(self, request: Request, flow: GrantFlow, link: str) -> None:
         origin = request.headers.get("Origin")
         if origin is not None and origin != origin_of(flow.terms.base):
             raise FlowFailed("This form was sent by another page: open the link once more.")
@@ -104,7 +104,7 @@ class GrantRoutes:
         consent = await flow.consent(link)
         await self._identify(request, consent, form)
         url = await flow.begin(consent, browser)
-        _send(request, 200, grant_pages.leaving_page(url, _host(consent)), extra)
+        _send(request, 200, grant_pages.leaving_page(url, _host(consent)))
 
     async def _identify(self, request: Request, consent: Consent, form: Mapping[str, str]) -> None:
         """Raise FlowFailed unless the person is the one for whom the link was made.
@@ -125,7 +125,7 @@ class GrantRoutes:
 
     # --- the way back -----------------------------------------------------------------------------------------
 
-    async def _callback(self, request: Request, flow: GrantFlow, extra: Extra) -> None:
+    async def _callback(self, request: Request, flow: GrantFlow) -> None:
         if request.method != "GET":
             raise FlowFailed("The authorization server has to answer by a redirect.")
         query = parameters(request.target.partition("?")[2])
@@ -136,8 +136,8 @@ class GrantRoutes:
             return _cookie(request, _cookie_name(flow, link))
 
         grant = await flow.finish(query, cookie_of)
-        fields = [*extra, *(("Set-Cookie", _set_cookie(flow, link, "", age=0)) for link in used)]
-        _send(request, 200, grant_pages.granted_page(flow.terms.server, _name(grant.principal)), fields)
+        ended = [("Set-Cookie", _set_cookie(flow, link, "", age=0)) for link in used]
+        _send(request, 200, grant_pages.granted_page(flow.terms.server, _name(grant.principal)), *ended)
 
 
 async def _principal_of(token: str, guard: Guard) -> str | None:
@@ -167,14 +167,14 @@ def _name(principal: str) -> str | None:
 # --- answers ----------------------------------------------------------------------------------------------------
 
 
-def _send(request: Request, status: int, body: bytes, extra: Extra) -> None:
-    request.reply.send(status, [*grant_pages.FIELDS, *extra], body)
+def _send(request: Request, status: int, body: bytes, *more: tuple[str, str]) -> None:
+    request.reply.send(status, [*grant_pages.FIELDS, *more], body)
 
 
-def _send_document(request: Request, flow: GrantFlow, extra: Extra) -> None:
+def _send_document(request: Request, flow: GrantFlow) -> None:
     """The client id metadata document, which authorization servers fetch."""
     document = {"client_id": flow.terms.document, **flow.clients.metadata()}
-    fields = [("Content-Type", "application/json"), ("Cache-Control", "max-age=300"), NOSNIFF, *extra]
+    fields = [("Content-Type", "application/json"), ("Cache-Control", "max-age=300"), NOSNIFF]
     request.reply.send(200, fields, dump(document))
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adapter.edge.http.request import Branch, Extra, Names, Request
+from adapter.edge.http.request import Branch, Names, Request
 from adapter.rules.access.host_and_origin_check import NOSNIFF, is_local
 
 MAX_AGE = 300
 """Seconds that a client may keep the metadata."""
 
 _METHODS = ("GET", "HEAD", "OPTIONS")
-_OPEN = [
+_OPEN = (
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Allow-Methods", ", ".join(_METHODS)),
     # A literal * does not cover Authorization, and older browsers do not know it.
     ("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, MCP-Protocol-Version, *"),
     ("Access-Control-Max-Age", str(MAX_AGE)),
-]
+)
 
 
 Document = bytes | Callable[[], Awaitable[bytes]]
@@ -40,16 +40,18 @@ class MetadataBranch(Branch):
 def metadata_branch(documents: Mapping[str, Document]) -> MetadataBranch:
     """The branch of these documents. They are the same for everybody, so any page may read them."""
 
-    async def serve(request: Request, names: Names, _: Extra) -> None:
+    async def serve(request: Request, names: Names) -> None:
         (path,) = names
         if request.method == "OPTIONS":
-            request.reply.send(204, [("Allow", ", ".join(_METHODS)), *_OPEN])
+            request.reply.extra = _OPEN
+            request.reply.send(204, [("Allow", ", ".join(_METHODS))])
             return
         document = documents[path]
         if not isinstance(document, bytes):
             document = await document()
         caching = ("Cache-Control", f"public, max-age={MAX_AGE}")
-        fields = [("Content-Type", "application/json"), caching, NOSNIFF, *_OPEN]
+        fields = [("Content-Type", "application/json"), caching, NOSNIFF]
+        request.reply.extra = _OPEN
         request.reply.send(200, fields, document)
 
     return MetadataBranch("/", 0, _METHODS, (), serve, public=True, documents=documents)
@@ -69,9 +71,9 @@ class LandingPage(Branch):
 def landing_page(places: Sequence[tuple[str, str]]) -> LandingPage:
     """The page with a line for each place: its name and its path."""
 
-    async def serve(request: Request, _: Names, extra: Extra) -> None:
+    async def serve(request: Request, _: Names) -> None:
         fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), NOSNIFF]
-        request.reply.send(200, [*fields, *extra], _text(places, request.headers.get("Host") or ""))
+        request.reply.send(200, fields, _text(places, request.headers.get("Host") or ""))
 
     return LandingPage("/", 0, ("GET", "HEAD"), (), serve)
 

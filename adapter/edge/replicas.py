@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adapter.edge.http.bodies import SMALL, Body
-from adapter.edge.http.request import Branch, Extra, Names, Request
+from adapter.edge.http.request import Branch, Names, Request
 from adapter.errors import AdapterError, BadRequest, NotFound, UpstreamBroken, UpstreamSilent
 from adapter.relay.replicas.home import Home, MarkedReply
 from adapter.upstream.port import pour
@@ -18,7 +18,7 @@ def replica_branch(home: Home) -> Branch:
     It raises NotFound for whatever no replica has sent, and ClientGone.
     """
 
-    async def serve(request: Request, names: Names, _: Extra) -> None:
+    async def serve(request: Request, names: Names) -> None:
         if names != (_NAME,) or request.method != METHOD:
             raise NotFound()
         seal = home.admit(request.headers.get(SEAL))

@@ -17,7 +17,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.edge.http.access import Guard
 from adapter.edge.http.bodies import ClientGone
 from adapter.edge.http.listener import Grace
-from adapter.edge.http.request import Branch, Extra, LateBranches, Names, Request
+from adapter.edge.http.request import Branch, LateBranches, Names, Request
 from adapter.edge.mcp.endpoint import LONGEST_NAME, Endpoint, InboundRequest, guarded, send_failure
 from adapter.edge.mcp.ingress import era_of_head
 from adapter.errors import (
@@ -203,29 +203,30 @@ class Front:
         if request.path in self._routes:
             await self._other(request, request.path)
         else:
-            self._fail(request, ConnectionsTaken(retry_after=1), [])
+            self._fail(request, ConnectionsTaken(retry_after=1))
 
     async def _other(self, request: Request, path: str) -> None:
-        extra: Extra = []
         try:
             branch, names = self._branch(request)
             while isinstance(branch, LateBranches):
                 await self._load(branch)
                 branch, names = self._branch(request)
             if branch is None:
-                await self._show(request, path, extra)
+                await self._show(request, path)
                 return
-            extra += self._guard.cors_fields(request.headers, branch.exposed, any_origin=branch.open)
-            await self._follow(request, branch, names, extra)
+            request.reply.extra = (
+                *self._guard.cors_fields(request.headers, branch.exposed, any_origin=branch.open),
+            )
+            await self._follow(request, branch, names)
         except AdapterError as error:
-            self._fail(request, error, extra)
+            self._fail(request, error)
         except ClientGone:
             raise
         except Exception:
             self._log.exception("a request failed unexpectedly", path=path)
-            self._fail(request, InternalError(), extra)
+            self._fail(request, InternalError())
 
-    async def _show(self, request: Request, path: str, extra: Extra) -> None:
+    async def _show(self, request: Request, path: str) -> None:
         route = self._routes.get(path)
         if route is None and path.rstrip("/").endswith(_OLD_TRANSPORT):
             raise NotFound(
@@ -236,7 +237,7 @@ class Front:
             raise NotFound(self._farewell(path))
         self._guard.check_place(request.headers)
         if request.method not in ("GET", "HEAD"):
-            extra.append(("Allow", "GET, HEAD"))
+            request.reply.extra = (("Allow", "GET, HEAD"),)
             raise MethodNotAllowed()
         if self._guard.access_tokens is not None:
             # An issuer that cannot be asked makes nobody's health worse.
@@ -277,26 +278,28 @@ class Front:
                 return branch, names
         return None, ()
 
-    async def _follow(self, request: Request, branch: Branch, names: Names, extra: Extra) -> None:
+    async def _follow(self, request: Request, branch: Branch, names: Names) -> None:
         if not branch.sealed:
             check = self._guard.check_host if branch.public else self._guard.check_place
             check(request.headers)
         if branch.sealed or request.method in branch.methods:
             if self._guard.access_tokens is not None and not (branch.sealed or branch.public):
                 await self._guard.verify(request.headers)
-            await self._serve(request, branch, names, extra)
+            await self._serve(request, branch, names)
             return
         allowed = ("Allow", ", ".join((*branch.methods, "OPTIONS")))
         if request.method != "OPTIONS":
-            extra.append(allowed)
+            request.reply.extra += (allowed,)
             raise MethodNotAllowed()
+        # A preflight's fields are all that it is answered with.
+        request.reply.extra = ()
         preflight = self._guard.preflight_fields(request.headers, branch.methods, any_origin=branch.open)
         request.reply.send(204, [allowed] if preflight is None else preflight)
 
-    async def _serve(self, request: Request, branch: Branch, names: Names, extra: Extra) -> None:
+    async def _serve(self, request: Request, branch: Branch, names: Names) -> None:
         self._busy[request] = None
         try:
-            await branch.serve(request, names, extra)
+            await branch.serve(request, names)
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
@@ -304,13 +307,13 @@ class Front:
         finally:
             del self._busy[request]
 
-    def _fail(self, request: Request, error: AdapterError, extra: Extra) -> None:
+    def _fail(self, request: Request, error: AdapterError) -> None:
         """Answer with the failure. Where an answer has begun, complete it with its last words, or else break it off, so
         that nobody takes it for complete.
         """
         request.failure = type(error)
         if request.reply.status is None:
-            send_failure(request.reply, error, _NOT_RPC, extra)
+            send_failure(request.reply, error, _NOT_RPC)
         elif request.last_words is not None:
             request.reply.put(request.last_words(error))
             request.reply.end()

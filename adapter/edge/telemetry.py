@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from adapter.edge.console.status import Viewers
 from adapter.edge.http.limits import Handler
-from adapter.edge.http.request import Branch, Extra, Fields, Names, Request
+from adapter.edge.http.request import Branch, Fields, Names, Request
 from adapter.edge.http.response import SERVER
 from adapter.errors import AdapterError, AdapterStopping
 from adapter.relay.exchange import ClientResponse
@@ -130,7 +130,7 @@ def traced(branches: Iterable[Branch], tracing: Tracer) -> Iterator[Branch]:
 def _traced(branch: Branch, tracing: Tracer) -> Branch:
     route = "/".join((branch.prefix.rstrip("/"), *_BEHIND[: branch.depth]))
 
-    async def serve(request: Request, names: Names, extra: Extra) -> None:
+    async def serve(request: Request, names: Names) -> None:
         attributes = {
             "http.request.method": request.method,
             "http.route": route,
@@ -140,7 +140,7 @@ def _traced(branch: Branch, tracing: Tracer) -> Branch:
         name, parent = f"{request.method} {route}", request.headers.lower.get(TRACEPARENT)
         with tracing.server_span(name, attributes, parent) as span:
             try:
-                await branch.serve(request, names, extra)
+                await branch.serve(request, names)
             except AdapterError as error:
                 span.set("http.response.status_code", request.reply.status or error.http)
                 span.set("error.type", error.code)
@@ -291,9 +291,9 @@ Scraping = Callable[[str], Awaitable[tuple[str, bytes]]]
 def metrics_branch(path: str, scrape: Scraping, viewers: Viewers) -> Branch:
     """The branch of the adapter's own port, for operators among the ``viewers``."""
 
-    async def serve(request: Request, _: Names, extra: Extra) -> None:
+    async def serve(request: Request, _: Names) -> None:
         viewers.of(request.headers).require_operator()
-        await _answer(request, scrape, extra)
+        await _answer(request, scrape)
 
     return Branch(path, 0, _METHODS, (), serve)
 
@@ -316,11 +316,11 @@ def metrics_handler(
         elif request.method not in _METHODS:
             request.reply.send(405, [("Allow", ", ".join(_METHODS)), NOSNIFF])
         else:
-            await _answer(request, scrape, [])
+            await _answer(request, scrape)
 
     return serve
 
 
-async def _answer(request: Request, scrape: Scraping, extra: Extra) -> None:
+async def _answer(request: Request, scrape: Scraping) -> None:
     content_type, body = await scrape(request.headers.get("Accept", ""))
-    request.reply.send(200, [("Content-Type", content_type), *_FIELDS, *extra], body)
+    request.reply.send(200, [("Content-Type", content_type), *_FIELDS], body)

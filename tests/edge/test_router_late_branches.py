@@ -29,15 +29,15 @@ class Shop:
         await self.opened.wait()
         return [Branch("/shop", 1, ("GET",), (), self.serve)]
 
-    async def serve(self, request: Request, names: Names, extra: list[tuple[str, str]]) -> None:
-        request.reply.send(200, extra, "/".join(names).encode())
+    async def serve(self, request: Request, names: Names) -> None:
+        request.reply.send(200, [], "/".join(names).encode())
 
 
 async def listening(shop: Shop) -> Listener:
     """A front with this shop, and another branch that nobody has to wait for."""
 
-    async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
-        request.reply.send(200, extra, b"here")
+    async def serve(request: Request, _: Names) -> None:
+        request.reply.send(200, [], b"here")
 
     guard = Guard(Core())
     branches: list[Branch | LateBranches] = [

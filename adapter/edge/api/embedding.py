@@ -146,7 +146,7 @@ class _Explorer:
         name = original.match_info.get("name", "")
 
         async def act(request: Request) -> None:
-            await route.serve(self._api, request, name, [])
+            await route.serve(self._api, request, name)
 
         return await self._answered(original, act)
 
@@ -174,20 +174,18 @@ class _Explorer:
     async def _answered(self, original: web.Request, act: Act, *, public: bool = False) -> web.StreamResponse:
         async def guarded(request: Request) -> None:
             if (stranger := self._stranger(request, public=public)) is not None:
-                send(request, stranger, [])
+                send(request, stranger)
                 return
             try:
                 await act(request)
             except ClientGone:
                 raise
             except AdapterError as error:
-                send(request, refused(error.http, str(error)), [])
+                send(request, refused(error.http, str(error)))
             except Exception:
                 self._log.exception("a request failed unexpectedly", path=request.path)
                 if request.reply.status is None:
-                    send(
-                        request, refused(500, "The request failed unexpectedly; the log has the details."), []
-                    )
+                    send(request, refused(500, "The request failed unexpectedly; the log has the details."))
 
         return await answered(original, guarded)
 

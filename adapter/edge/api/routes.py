@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from adapter.edge.api.server_catalogue import ServerCatalogue, completion, prompt, resource
 from adapter.edge.api.tool_api import WARNING_FIELD, ToolApi
-from adapter.edge.http.request import Branch, Extra, Names, Request, names_behind
+from adapter.edge.http.request import Branch, Names, Request, names_behind
 from adapter.edge.http.response import send
 from adapter.edge.mcp.endpoint import LONGEST_NAME
 from adapter.edge.router import ExchangeRecords
@@ -48,7 +48,7 @@ class ApiRoute(NamedTuple, Generic[Api]):
 
     methods: tuple[str, ...]
     path: str
-    serve: Callable[[Api, Request, str, Extra], Awaitable[object]]
+    serve: Callable[[Api, Request, str], Awaitable[object]]
     recorded: str | None = None
 
     @property
@@ -168,14 +168,12 @@ class ServerRoutes:
         serve = partial(self._serve, route, of_tools)
         return PatternBranch(self.path, 0, route.methods, _EXPOSED, serve, parts)
 
-    async def _serve(
-        self, route: ApiRoute[Any], of_tools: bool, request: Request, names: Names, extra: Extra
-    ) -> None:
+    async def _serve(self, route: ApiRoute[Any], of_tools: bool, request: Request, names: Names) -> None:
         server, api = names[0], self.apis.get(names[0])
         if api is None:
-            send(request, refused(404, f"Server not found: {server}"), extra)
+            send(request, refused(404, f"Server not found: {server}"))
             return
-        serve = partial(route.serve, api.tools if of_tools else api, request, names[-1], extra)
+        serve = partial(route.serve, api.tools if of_tools else api, request, names[-1])
         if route.recorded is None:
             await serve()
             return
@@ -223,6 +221,6 @@ class ServerRoutes:
                 line["call"] = given
             self.records.write(request, server, line)
 
-    async def _show_document(self, request: Request, names: Names, extra: Extra) -> None:  # noqa: ARG002 (a branch's)
-        fields = [("Content-Type", "application/json"), ("Cache-Control", "no-cache"), *extra]
+    async def _show_document(self, request: Request, names: Names) -> None:  # noqa: ARG002 (a branch's)
+        fields = [("Content-Type", "application/json"), ("Cache-Control", "no-cache")]
         request.reply.send(200, fields, self.document)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from adapter.edge.api.server_tools import Callers, preview_of, questions_of
 from adapter.edge.api.tool_api import ToolApi, refusal_of
-from adapter.edge.http.request import Extra, Request, query_of
+from adapter.edge.http.request import Request, query_of
 from adapter.edge.http.response import CallStream, begin_stream, send
 from adapter.errors import AdapterError, LimitReached, Unauthorized, UpstreamBroken
 from adapter.relay.background import in_turns
@@ -88,11 +88,11 @@ class NewsStreams:
         """End all streams, because the adapter stops."""
         self._closed.set()
 
-    async def serve(self, request: Request, sessions: HttpSessions, who: Who, extra: Extra) -> None:
+    async def serve(self, request: Request, sessions: HttpSessions, who: Who) -> None:
         """Send the news of the caller's session as events until the client goes. Raises ClientGone, LimitReached."""
         with self._counted(who.principal):
-            stream = CallStream(request, extra)
-            begin_stream(request, extra)
+            stream = CallStream(request)
+            begin_stream(request)
             await request.reply.write(b": news\n\n")
             listening = asyncio.ensure_future(sessions.listen(who, stream.event))
             closed = asyncio.ensure_future(self._closed.wait())
@@ -139,7 +139,7 @@ class ServerCatalogue:
 
     # --- lists ------------------------------------------------------------------------------------------------
 
-    async def show_list(self, request: Request, _name: str, extra: Extra, *, kind: str) -> None:
+    async def show_list(self, request: Request, _name: str, *, kind: str) -> None:
         """``GET``: all prompts, resources or templates (a key of LISTED). Raises ClientGone."""
 
         async def listing() -> HttpOutcome:
@@ -149,9 +149,9 @@ class ServerCatalogue:
                 raise UpstreamBroken(f"The upstream server does not list its {kind}: {error}") from error
             return await in_turns(value_list(found))
 
-        await self._shown(request, listing, extra)
+        await self._shown(request, listing)
 
-    async def show_files(self, request: Request, _name: str, extra: Extra) -> None:
+    async def show_files(self, request: Request, _name: str) -> None:
         """``GET /files``: the files that this caller can give to the server's tools. Raises ClientGone."""
 
         async def showing() -> HttpOutcome:
@@ -160,10 +160,10 @@ class ServerCatalogue:
                 return value_body({"limit": None, "files": []})
             return value_body(await self.files(who.principal, await self.sessions.key_of(who)))
 
-        await self._shown(request, showing, extra)
+        await self._shown(request, showing)
 
     async def _shown(
-        self, request: Request, show: Callable[[], Awaitable[HttpOutcome]], extra: Extra, name: str = ""
+        self, request: Request, show: Callable[[], Awaitable[HttpOutcome]], name: str = ""
     ) -> None:
         """Answer a caller who has a token where tokens are asked for, unlike lists of tools, which all may read."""
         try:
@@ -171,30 +171,30 @@ class ServerCatalogue:
         except AdapterError as error:
             answered = self.tools.failed_to_look(error)
         if answered is not _STREAMED:
-            send(request, answered, extra)
+            send(request, answered)
 
-    async def show_resource(self, request: Request, _name: str, extra: Extra) -> None:
+    async def show_resource(self, request: Request, _name: str) -> None:
         """``GET /resources?uri=…``: the bytes of a resource. Raises ClientGone."""
         uri = query_of(request).get("uri")
         if not uri:
-            send(request, refused(400, "Name the resource: ?uri=…"), extra)
+            send(request, refused(400, "Name the resource: ?uri=…"))
             return
         try:
             self.callers.authenticate(request)
             contents = await self.sessions.read_resource(self.callers.of(request), uri)
         except ToolRefused as error:
             status = 404 if error.code in _NOT_THERE else 502
-            send(request, refused(status, f"The resource cannot be read: {error}"), extra)
+            send(request, refused(status, f"The resource cannot be read: {error}"))
         except Unauthorized as error:
-            send(request, refusal_of(error), extra)
+            send(request, refusal_of(error))
         except AdapterError as error:
-            send(request, refused(max(error.http, 400), str(error)), extra)
+            send(request, refused(max(error.http, 400), str(error)))
         else:
             preview = preview_of(contents, uri)
             if preview is None:
-                send(request, refused(404, "The resource has no contents."), extra)
+                send(request, refused(404, "The resource has no contents."))
             else:
-                request.reply.send(200, [*preview.fields(), *extra], preview.body)
+                request.reply.send(200, preview.fields(), preview.body)
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -202,7 +202,6 @@ class ServerCatalogue:
         self,
         request: Request,
         _name: str,
-        extra: Extra,
         *,
         read: Callable[[Mapping[str, Any]], Asked | None],
         execution: bool = True,
@@ -228,9 +227,9 @@ class ServerCatalogue:
                 return refused(404 if error.code in _NOT_THERE else 502, f"The server refused: {error}")
             return value_body(found)
 
-        await self._answered(request, extra, asking, execution=execution)
+        await self._answered(request, asking, execution=execution)
 
-    async def answer(self, request: Request, name: str, extra: Extra) -> None:
+    async def answer(self, request: Request, name: str) -> None:
         """``POST /tools/{name}/answer``: what a person says to a question of a tool that runs. Raises ClientGone."""
 
         async def answering(body: dict[str, Any]) -> HttpOutcome:
@@ -241,12 +240,11 @@ class ServerCatalogue:
             await self.sessions.answer(self.callers.of(request), address, result)
             return value_body({"answered": True})
 
-        await self._answered(request, extra, answering, execution=True, name=name)
+        await self._answered(request, answering, execution=True, name=name)
 
     async def _answered(
         self,
         request: Request,
-        extra: Extra,
         act: Callable[[dict[str, Any]], Awaitable[HttpOutcome]],
         *,
         execution: bool,
@@ -260,21 +258,21 @@ class ServerCatalogue:
             return body if isinstance(body, HttpOutcome) else await act(body)
 
         if execution and not self.tools.allows_execution:
-            send(request, DISABLED, extra)
+            send(request, DISABLED)
             return
-        await self._shown(request, acting, extra, name)
+        await self._shown(request, acting, name)
 
     # --- news -------------------------------------------------------------------------------------------------
 
-    async def show_events(self, request: Request, _name: str, extra: Extra) -> None:
+    async def show_events(self, request: Request, _name: str) -> None:
         """``GET /events``: what the server says outside of calls, until the client goes. Raises ClientGone."""
 
         async def streaming() -> HttpOutcome:
             who = self.callers.of(request)
-            await self.news.serve(request, self.sessions, who, extra)
+            await self.news.serve(request, self.sessions, who)
             return _STREAMED
 
-        await self._shown(request, streaming, extra)
+        await self._shown(request, streaming)
 
 
 def prompt(body: Mapping[str, Any]) -> Asked | None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.bodies import ClientGone
-from adapter.edge.http.request import Extra, Request
+from adapter.edge.http.request import Request
 from adapter.edge.http.response import CallStream, send, wants_stream
 from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, CatalogueDrifted, InsufficientScope, MessageTooLong, Unauthorized
@@ -266,29 +266,29 @@ class ToolApi:
 
     # --- what is there ----------------------------------------------------------------------------------------
 
-    async def show_tools(self, request: Request, _name: str, extra: Extra) -> None:
+    async def show_tools(self, request: Request, _name: str) -> None:
         """``GET /tools``. Raises ClientGone."""
 
         async def listing() -> HttpOutcome:
             return await in_turns(tool_list(await self._provider.tools(request)))
 
-        send(request, await self.seen(request, "", listing), extra)
+        send(request, await self.seen(request, "", listing))
 
-    async def show_tool(self, request: Request, name: str, extra: Extra) -> None:
+    async def show_tool(self, request: Request, name: str) -> None:
         """``GET /tools/{name}``. Raises ClientGone."""
 
         async def showing() -> HttpOutcome:
             tool = await self._find(name, request)
             return tool_detail(tool) if tool is not None else unknown_tool(name)
 
-        send(request, await self.seen(request, name, showing), extra)
+        send(request, await self.seen(request, name, showing))
 
-    async def show_meta(self, request: Request, _name: str, extra: Extra) -> None:
+    async def show_meta(self, request: Request, _name: str) -> None:
         """``GET /meta``."""
         meta = {"title": self._options.title, "allow_execute": self._options.allow_execute}
-        send(request, HttpOutcome(200, dump(meta)), extra)
+        send(request, HttpOutcome(200, dump(meta)))
 
-    async def validate(self, request: Request, name: str, extra: Extra) -> None:
+    async def validate(self, request: Request, name: str) -> None:
         """``POST /tools/{name}/validate``: runs nothing, so it works where execution is disabled. Raises ClientGone.
 
         Tools and callers choose how much work it is, so it needs the same credential as a call.
@@ -309,7 +309,7 @@ class ToolApi:
                 else validation(await self._errors(tool, given, request))
             )
 
-        send(request, await self.seen(request, name, validating), extra)
+        send(request, await self.seen(request, name, validating))
 
     async def _errors(self, tool: Any, arguments: dict[str, Any], request: Request) -> Errors:
         """The errors of the arguments. A schema that cannot be used is an error too. Raises LimitReached."""
@@ -363,7 +363,7 @@ class ToolApi:
 
     # --- calls ------------------------------------------------------------------------------------------------
 
-    async def call(self, request: Request, name: str, extra: Extra, *, going_on: bool = False) -> HttpOutcome:
+    async def call(self, request: Request, name: str, *, going_on: bool = False) -> HttpOutcome:
         """``POST /tools/{name}/call``, or ``/continue`` of one that is ``going_on``. Returns what was answered. Raises
         ClientGone.
 
@@ -372,17 +372,17 @@ class ToolApi:
         """
         prepared = await self._prepared(request, name, going_on)
         if isinstance(prepared, HttpOutcome):
-            send(request, prepared, extra)
+            send(request, prepared)
             return prepared
         if prepared.warning is not None:
             self._log.warning("a tool was called without arguments, for its body is not JSON", tool=name)
-            extra = [*extra, (WARNING_FIELD, prepared.warning)]
-        stream = CallStream(request, extra) if wants_stream(request) else None
+            request.reply.extra += ((WARNING_FIELD, prepared.warning),)
+        stream = CallStream(request) if wants_stream(request) else None
         answered = await self._outcome(request, name, prepared, stream)
         if stream is not None and stream.begun:
             await stream.end(answered)
         else:
-            send(request, answered, extra)
+            send(request, answered)
         return answered
 
     async def _prepared(self, request: Request, name: str, going_on: bool) -> Arguments | HttpOutcome:

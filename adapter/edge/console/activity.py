@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from adapter.edge.console.status import Viewer
-from adapter.edge.http.request import Extra, Request
+from adapter.edge.http.request import Request
 from adapter.edge.http.response import begin_stream
 from adapter.relay.http_api.recent_exchanges import KEPT, News, PastExchange, Recent
 from adapter.rules.calls.request_outcomes import MinuteCount, MinuteCounts, hour
@@ -89,13 +89,7 @@ PACE = 0.05
 """Seconds between two pieces of a stream, so that many exchanges wake nobody for each of them."""
 
 
-async def stream(
-    request: Request,
-    recent: Recent,
-    viewer: Viewer,
-    extra: Extra,
-    heartbeat: float = HEARTBEAT,
-) -> None:
+async def stream(request: Request, recent: Recent, viewer: Viewer, heartbeat: float = HEARTBEAT) -> None:
     """Send exchanges as they end, until the client goes or the adapter stops. Raises LimitReached, ClientGone.
 
     Events are ``exchange`` with one exchange as data, and ``lost`` with the number that a slow client missed. The
@@ -103,7 +97,7 @@ async def stream(
     """
     watcher = recent.subscribe(viewer.whose)
     try:
-        begin_stream(request, extra)
+        begin_stream(request)
         await request.reply.write(b": exchanges\n\n")
         while (news := await watcher.next_news(heartbeat)) is not None:
             if viewer.expires is not None and viewer.expires <= time.time():

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from adapter.edge.console.activity import stream
 from adapter.edge.console.status import ServerStatus, Viewer, Viewers, require_json
 from adapter.edge.http.access import Bases
-from adapter.edge.http.request import Branch, Extra, Names, Request
+from adapter.edge.http.request import Branch, Names, Request
 from adapter.edge.http.response import send, wants_stream
 from adapter.edge.mcp.ingress import Ingress
 from adapter.errors import AdapterError, BadRequest, MessageTooLong, NotFound
@@ -117,7 +117,7 @@ class ConsoleGrants:
         found = [each for name, grants in self._servers.items() async for each in grants.grants.all(name)]
         return [each.as_data() for each in found if _may_see(viewer, each)][:MOST_GRANTS]
 
-    async def _revoke(self, request: Request, names: Names, extra: Extra) -> None:
+    async def _revoke(self, request: Request, names: Names) -> None:
         server, grant_id, verb = names
         viewer = self._viewers.of(request.headers)
         require_json(request)
@@ -126,7 +126,7 @@ class ConsoleGrants:
         if grants is None or listed is None or verb != "revoke" or not _may_see(viewer, listed):
             raise NotFound("There is no such grant.")
         revoked = await grants.revoke(listed)
-        send(request, HttpOutcome(200, dump({"revoked": revoked})), extra)
+        send(request, HttpOutcome(200, dump({"revoked": revoked})))
 
 
 def _may_see(viewer: Viewer, listed: ListedGrant) -> bool:
@@ -178,12 +178,12 @@ class ConsoleData:
 
     # --- what is shown ----------------------------------------------------------------------------------------
 
-    async def _show(self, topic: str, request: Request, _names: Names, extra: Extra) -> None:
+    async def _show(self, topic: str, request: Request, _names: Names) -> None:
         viewer = self._viewers.of(request.headers)
         if topic == "exchanges" and request.method == "GET" and wants_stream(request):
-            await stream(request, self._recent, viewer, extra)
+            await stream(request, self._recent, viewer)
             return
-        send(request, HttpOutcome(200, dump(await self._topics[topic](viewer))), extra)
+        send(request, HttpOutcome(200, dump(await self._topics[topic](viewer))))
 
     async def _me(self, viewer: Viewer) -> dict[str, Any]:
         return {
@@ -204,21 +204,21 @@ class ConsoleData:
         shown = {} if changed is None else {"changed": changed.as_data(viewer.operator)}
         return {"yaml": self._configuration, **shown}
 
-    async def _show_connections(self, request: Request, names: Names, extra: Extra) -> None:
+    async def _show_connections(self, request: Request, names: Names) -> None:
         (server,) = names
         self._viewers.of(request.headers)
         self._require(server)
-        send(request, HttpOutcome(200, dump(self._connections.told(server, request))), extra)
+        send(request, HttpOutcome(200, dump(self._connections.told(server, request))))
 
     # --- pins -------------------------------------------------------------------------------------------------
 
-    async def _show_pins(self, request: Request, names: Names, extra: Extra) -> None:
+    async def _show_pins(self, request: Request, names: Names) -> None:
         (server,) = names
         self._viewers.of(request.headers)
         self._require(server)
-        await _send_pin_status(request, await self._pin_review[server].status(), extra)
+        await _send_pin_status(request, await self._pin_review[server].status())
 
-    async def _accept_pins(self, request: Request, names: Names, extra: Extra) -> None:
+    async def _accept_pins(self, request: Request, names: Names) -> None:
         server, verb = names
         viewer = self._viewers.of(request.headers)
         if verb != "accept":
@@ -228,7 +228,7 @@ class ConsoleData:
         digest = await self._digest(request)
         await self._look_again(request, server)
         status = await self._pin_review[server].accept(digest, viewer.name)
-        await _send_pin_status(request, status, extra)
+        await _send_pin_status(request, status)
 
     def _require(self, server: str) -> None:
         if server not in self._known:
@@ -255,9 +255,9 @@ class ConsoleData:
         return digest
 
 
-async def _send_pin_status(request: Request, status: PinStatus, extra: Extra) -> None:
+async def _send_pin_status(request: Request, status: PinStatus) -> None:
     # In a thread: what thousands of tools were and are is compared value by value.
-    send(request, HttpOutcome(200, dump(await asyncio.to_thread(as_data, status))), extra)
+    send(request, HttpOutcome(200, dump(await asyncio.to_thread(as_data, status))))
 
 
 def _client(name: str, client: McpClient, address: ServerAddress) -> dict[str, Any]:

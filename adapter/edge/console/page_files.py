@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from adapter.edge.http.request import Branch, Extra, Names, Request
+from adapter.edge.http.request import Branch, FieldLines, Names, Request
 from adapter.errors import NotFound
 from adapter.relay.files.signed_urls import DOWNLOADS
 from adapter.rules.access.headers import prefers
@@ -46,10 +46,7 @@ FRAME_POLICY = (
 )
 """Plot libraries write markup with styles in it, so their frame has no origin, and nowhere to connect to."""
 
-_SAFE: Extra = [
-    ("X-Content-Type-Options", "nosniff"),
-    ("Referrer-Policy", "no-referrer"),
-]
+_SAFE: FieldLines = [("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer")]
 # No Cross-Origin-Resource-Policy: the plot frame has no origin, so to it all of these come from elsewhere.
 
 
@@ -87,7 +84,7 @@ class PageFiles:
     def __iter__(self) -> Iterator[str]:
         return iter(self._assets)
 
-    async def page(self, headers: Mapping[str, str]) -> tuple[int, Extra, bytes]:
+    async def page(self, headers: Mapping[str, str]) -> tuple[int, FieldLines, bytes]:
         """Status, fields and body of the page itself, for a request with these header fields.
 
         It names its assets relative to its own directory, so it works below any mount, and behind any proxy.
@@ -95,7 +92,7 @@ class PageFiles:
         fields = [("Content-Security-Policy", PAGE_POLICY), ("X-Frame-Options", "DENY")]
         return await _answer(self._index, headers, [*fields, ("Cache-Control", "no-cache")])
 
-    async def file(self, path: Names, headers: Mapping[str, str]) -> tuple[int, Extra, bytes]:
+    async def file(self, path: Names, headers: Mapping[str, str]) -> tuple[int, FieldLines, bytes]:
         """The same for ``{version}/{name}``. Raises NotFound for unknown names.
 
         A page that is still open may ask for a file of another version: it gets the file of this one, without caching.
@@ -145,17 +142,17 @@ def pages(path: str, servers: Collection[str], page_files: PageFiles) -> tuple[B
 
     prefix = path.rstrip("/")
 
-    async def show(request: Request, names: Names, extra: Extra) -> None:
+    async def show(request: Request, names: Names) -> None:
         if not names and not request.path.endswith("/"):
             # Relative, so that a proxy may have taken a part of the path off.
-            request.reply.send(308, [("Location", prefix.rpartition("/")[2] + "/"), *extra])
+            request.reply.send(308, [("Location", prefix.rpartition("/")[2] + "/")])
             return
         status, fields, body = await page_files.page(request.headers)
-        request.reply.send(status, fields + extra, body)
+        request.reply.send(status, fields, body)
 
-    async def send(request: Request, names: Names, extra: Extra) -> None:
+    async def send(request: Request, names: Names) -> None:
         status, fields, body = await page_files.file(names, request.headers)
-        request.reply.send(status, fields + extra, body)
+        request.reply.send(status, fields, body)
 
     # The plot frame has no origin: browsers send "Origin: null" along when it loads its script.
     assets = (
@@ -169,7 +166,9 @@ def pages(path: str, servers: Collection[str], page_files: PageFiles) -> tuple[B
     )
 
 
-async def _answer(asset: Asset, headers: Mapping[str, str], fields: Extra) -> tuple[int, Extra, bytes]:
+async def _answer(
+    asset: Asset, headers: Mapping[str, str], fields: FieldLines
+) -> tuple[int, FieldLines, bytes]:
     packed = asset.packable and prefers(headers.get("Accept-Encoding", ""), "gzip", "identity")
     tag = f'{asset.tag[:-1]}-gzip"' if packed else asset.tag
     fields = [*fields, ("ETag", tag), *([("Vary", "Accept-Encoding")] if asset.packable else []), *_SAFE]

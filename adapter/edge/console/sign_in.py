@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from adapter.edge import grant_pages
 from adapter.edge.http.access import Guard
-from adapter.edge.http.request import Branch, Extra, Names, Request, query_of
+from adapter.edge.http.request import Branch, FieldLines, Names, Request, query_of
 from adapter.edge.http.response import send
 from adapter.errors import AdapterError, OriginRefused
 from adapter.oauth.sign_in import VALID, BrowserSessions, SignIn, SignInFailed
@@ -17,11 +17,11 @@ from adapter.rules.access.principals import name_of
 from adapter.rules.calls.tool_api import HttpOutcome
 from adapter.wire.envelope import dump
 
-Serve = Callable[[Request, Names, Extra], Awaitable[object]]
+Serve = Callable[[Request, Names], Awaitable[object]]
 
 SIGN_IN, SIGNED_IN, SIGN_OUT, BROWSER = "sign-in", "signed-in", "sign-out", "browser"
 
-_NO_STORE: Extra = [("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer")]
+_NO_STORE: FieldLines = [("Cache-Control", "no-store"), ("Referrer-Policy", "no-referrer")]
 
 
 class SignInRoutes:
@@ -66,7 +66,7 @@ class SignInRoutes:
 
     # --- routes -----------------------------------------------------------------------------------------------
 
-    async def _begin(self, request: Request, _: Names, extra: Extra) -> None:
+    async def _begin(self, request: Request, _: Names) -> None:
         self._guard.check_host(request.headers)
         wanted = query_of(request).get("to", "")
         # The page tells where it is by its fragment.
@@ -77,12 +77,12 @@ class SignInRoutes:
             await self._sessions.open()
             url, kept = await self._sign_in.begin(place)
         except (SignInFailed, AdapterError) as error:
-            self._fail(request, error, extra)
+            self._fail(request, error)
             return
         fields = [*_NO_STORE, *self._sessions.under_way(kept, VALID), ("Location", url)]
-        request.reply.send(302, [*fields, *extra])
+        request.reply.send(302, fields)
 
-    async def _finish(self, request: Request, _: Names, extra: Extra) -> None:
+    async def _finish(self, request: Request, _: Names) -> None:
         self._guard.check_host(request.headers)
         try:
             await self._sessions.open()
@@ -90,26 +90,26 @@ class SignInRoutes:
             session, place = await self._sign_in.finish(kept, query_of(request))
             begun = self._sessions.begun(session)
         except (SignInFailed, AdapterError) as error:
-            self._fail(request, error, extra)
+            self._fail(request, error)
             return
         fields = [*_NO_STORE, *begun, *self._sessions.arrived(), ("Location", f"{self._base}{place}")]
-        request.reply.send(302, [*fields, *extra])
+        request.reply.send(302, fields)
 
-    async def _end(self, request: Request, _: Names, extra: Extra) -> None:
+    async def _end(self, request: Request, _: Names) -> None:
         self._guard.check_place(request.headers)
         if not is_own_page(request.headers, self._base, TAB_FIELD):
             raise OriginRefused()
-        send(request, HttpOutcome(200, dump({"principal": None})), [*self._sessions.ended(), *extra])
+        send(request, HttpOutcome(200, dump({"principal": None})), *self._sessions.ended())
 
-    async def _tell(self, request: Request, _: Names, extra: Extra) -> None:
+    async def _tell(self, request: Request, _: Names) -> None:
         """Tell the page that people can sign in, and who has."""
         self._guard.check_place(request.headers)
         own = is_own_page(request.headers, self._base, TAB_FIELD)
         principal = await self.principal(request) if own else None
         told = {"principal": None if principal is None else name_of(principal)}
-        send(request, HttpOutcome(200, dump(told)), extra)
+        send(request, HttpOutcome(200, dump(told)))
 
-    def _fail(self, request: Request, error: Exception, extra: Extra) -> None:
+    def _fail(self, request: Request, error: Exception) -> None:
         status = error.http if isinstance(error, AdapterError) else 400
         home = escape(f"{self._base}{self._path}/", quote=True)
         body = grant_pages.page(
@@ -117,4 +117,4 @@ class SignInRoutes:
         )
         # The URL of this page may hold a code.
         fields = [field for field in grant_pages.FIELDS if field[0] != "Referrer-Policy"]
-        request.reply.send(max(status, 400), [*fields, ("Referrer-Policy", "no-referrer"), *extra], body)
+        request.reply.send(max(status, 400), [*fields, ("Referrer-Policy", "no-referrer")], body)

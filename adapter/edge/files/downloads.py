@@ -16,7 +16,6 @@ import orjson
 from adapter.edge.http.access import Guard
 from adapter.edge.http.request import (
     Branch,
-    Extra,
     Fields,
     Names,
     Reply,
@@ -148,7 +147,7 @@ class DownloadRoute:
         """``{upload_path}/{server_id}/{scope}/{file_id}/{filename}``: uploads and artifacts that a tool was handed."""
         return _branches(upload_path, self._serve_delivery)
 
-    async def _serve_artifact(self, request: Request, names: Names, extra: Extra) -> None:
+    async def _serve_artifact(self, request: Request, names: Names) -> None:
         server, scope, file_id, _ = names
         query = query_of(request)
         signed = not _SIGNED.isdisjoint(query)
@@ -166,7 +165,7 @@ class DownloadRoute:
             # Late: most links are only ever used by programs.
             from adapter.edge.files import pages
 
-            pages.file_failed_page(request, error, extra)
+            pages.file_failed_page(request, error)
             return
         if (
             by_person
@@ -176,15 +175,15 @@ class DownloadRoute:
         ):
             from adapter.edge.files import pages
 
-            pages.file_page(request, record, f"{_CONFIRMED}=1", extra)
+            pages.file_page(request, record, f"{_CONFIRMED}=1")
             return
-        await self._send(request, record, extra)
+        await self._send(request, record)
 
-    async def _serve_delivery(self, request: Request, names: Names, extra: Extra) -> None:
+    async def _serve_delivery(self, request: Request, names: Names) -> None:
         server, scope, file_id, _ = names
         self._check_server(server)
         await self._check_delivery((server, scope, file_id), query_of(request))
-        await self._send(request, await self._find(names, *FileKind), extra)
+        await self._send(request, await self._find(names, *FileKind))
 
     async def _check_delivery(self, file: FilePath, query: Mapping[str, str]) -> None:
         """Raises CredentialRefused unless the link is in time, or belongs to a call that waits for its user."""
@@ -211,9 +210,9 @@ class DownloadRoute:
                 return record
         raise FileGone()
 
-    async def _send(self, request: Request, record: FileRecord, extra: Extra) -> None:
+    async def _send(self, request: Request, record: FileRecord) -> None:
         etag = f'"{record.content.sha256}"'
-        fields = [("ETag", etag), ("Cache-Control", "private"), ("Accept-Ranges", "bytes"), *extra]
+        fields = [("ETag", etag), ("Cache-Control", "private"), ("Accept-Ranges", "bytes")]
         if not_modified(request.headers.get("If-None-Match"), etag):
             request.reply.send(304, fields)
             return
@@ -253,9 +252,7 @@ class DownloadRoute:
             request.reply.end()
 
 
-def _branches(
-    prefix: str, serve: Callable[[Request, Names, Extra], Awaitable[None]]
-) -> tuple[Branch, Branch]:
+def _branches(prefix: str, serve: Callable[[Request, Names], Awaitable[None]]) -> tuple[Branch, Branch]:
     """The branch of signed links, which pages of every origin may use, and that of all other requests."""
     signed = SignedBranch(prefix, 4, _METHODS, _EXPOSED, serve, public=True)
     return signed, Branch(prefix, 4, _METHODS, _EXPOSED, serve)

@@ -16,7 +16,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from adapter.edge.http.request import Extra, Request
+from adapter.edge.http.request import FieldLines, Request
 from adapter.errors import AdapterError, CredentialRefused, FileGone, NotFound, Unauthorized
 from adapter.rules.files.file_records import FileRecord
 from adapter.rules.text.unicode import shown
@@ -65,12 +65,7 @@ _GONE = (
 
 
 def upload_page(
-    request: Request,
-    server: str,
-    limits: Uploads,
-    quota: int | None,
-    time: tuple[float, float],
-    extra: Extra,
+    request: Request, server: str, limits: Uploads, quota: int | None, time: tuple[float, float]
 ) -> None:
     """Answer with the page where files are chosen. ``quota``: as for UploadRoute. ``time``: when the link expires, in
     Unix seconds, and in how many seconds that is.
@@ -95,7 +90,7 @@ def upload_page(
     said = f' data-terms="{escape(dump(terms).decode(), quote=True)}"'
     filled = intro + _form(said, " multiple" if limits.max_files > 1 else "")
     warning = f"<noscript><p class=error>{_DIGESTS}</p></noscript>" if limits.require_sha256 else ""
-    _send(request, 200, "Send files", warning + filled, extra, _SCRIPT)
+    _send(request, 200, "Send files", warning + filled, _SCRIPT)
 
 
 def upload_widget() -> str:
@@ -122,7 +117,7 @@ def _form(attributes: str, multiple: str) -> str:
     )
 
 
-def received_page(request: Request, uploads: Sequence[Mapping[str, Any]], extra: Extra) -> None:
+def received_page(request: Request, uploads: Sequence[Mapping[str, Any]]) -> None:
     """Answer with the page of files that have arrived; ``uploads`` as in the answer for programs."""
     rows = "".join(
         f"<li><span>{_text(each['filename'])}<code>{_text(each['upload_handle'])}</code></span></li>"
@@ -134,11 +129,10 @@ def received_page(request: Request, uploads: Sequence[Mapping[str, Any]], extra:
         200,
         f"Done: {count} arrived",
         f"<ul>{rows}</ul><p>Copy what stands below each name, and go back to your chat with it.</p>",
-        extra,
     )
 
 
-def file_page(request: Request, record: FileRecord, confirmed: str, extra: Extra) -> None:
+def file_page(request: Request, record: FileRecord, confirmed: str) -> None:
     """Answer with the page of a file that a browser had better not open by itself.
 
     ``confirmed`` goes behind the link's query for the file itself.
@@ -153,39 +147,35 @@ def file_page(request: Request, record: FileRecord, confirmed: str, extra: Extra
         "A file for you",
         f'<dl>{listed}</dl><p><a class="button main" href="{link}">Download</a></p>'
         '<p class="note">Open it only if you expected it: it can contain a program.</p>',
-        extra,
     )
 
 
-def upload_failed_page(request: Request, error: AdapterError, extra: Extra) -> None:
+def upload_failed_page(request: Request, error: AdapterError) -> None:
     """Answer with the page of an upload, or of a link to one, that failed."""
     again = ""
     detail = "" if isinstance(error, CredentialRefused | NotFound) else f"<small>{_text(str(error))}</small>"
     if detail and request.method == "POST":
         again = '<p><a class="button main" href="">Try again</a></p>'
-    _fail(request, error, _WORDS.get(error.http, _OTHER) + detail, extra, again)
+    _fail(request, error, _WORDS.get(error.http, _OTHER) + detail, again)
 
 
-def file_failed_page(request: Request, error: AdapterError, extra: Extra) -> None:
+def file_failed_page(request: Request, error: AdapterError) -> None:
     """Answer with the page of a link to a file that cannot be had."""
     told = isinstance(error, CredentialRefused | FileGone | NotFound)
-    _fail(request, error, _GONE if told else _WORDS.get(error.http, _NOT_NOW), extra)
+    _fail(request, error, _GONE if told else _WORDS.get(error.http, _NOT_NOW))
 
 
-def _fail(request: Request, error: AdapterError, words: str, extra: Extra, again: str = "") -> None:
+def _fail(request: Request, error: AdapterError, words: str, again: str = "") -> None:
     request.failure = type(error)
-    fields = list(extra)
     if error.retry_after is not None and error.http in (429, 503):
-        fields.append(("Retry-After", str(math.ceil(error.retry_after))))
+        request.reply.extra += (("Retry-After", str(math.ceil(error.retry_after))),)
     if error.http == Unauthorized.http:
-        fields.append(("WWW-Authenticate", Unauthorized.challenge))
-    _send(request, error.http, "That did not work", f'<p class="error">{words}</p>{again}', fields)
+        request.reply.extra += (("WWW-Authenticate", Unauthorized.challenge),)
+    _send(request, error.http, "That did not work", f'<p class="error">{words}</p>{again}')
 
 
-def _send(request: Request, status: int, title: str, body: str, extra: Extra, script: str = "") -> None:
-    request.reply.send(
-        status, [*_fields(script), *extra], _document(title, body, script).encode("utf-8", "replace")
-    )
+def _send(request: Request, status: int, title: str, body: str, script: str = "") -> None:
+    request.reply.send(status, _fields(script), _document(title, body, script).encode("utf-8", "replace"))
 
 
 def _document(title: str, body: str, script: str) -> str:
@@ -197,7 +187,7 @@ def _document(title: str, body: str, script: str) -> str:
     )
 
 
-def _fields(script: str) -> Extra:
+def _fields(script: str) -> FieldLines:
     """The fields of a page: nobody frames it, nothing keeps it, and it sends to nobody but its own address."""
     runs = f"script-src '{_digest(script)}'; connect-src 'self'; " if script else ""
     policy = (

@@ -13,7 +13,7 @@ import orjson
 from adapter.edge.files.downloads import Claims
 from adapter.edge.files.multipart import Event, FileBegins, Form, Mark, boundary_of
 from adapter.edge.http.bodies import Body
-from adapter.edge.http.request import Branch, Extra, Names, Request, SignedBranch, query_of, takes_html
+from adapter.edge.http.request import Branch, Names, Request, SignedBranch, query_of, takes_html
 from adapter.errors import (
     AdapterError,
     CredentialRefused,
@@ -84,19 +84,19 @@ class UploadRoute:
             Branch(upload_path, 1, ("POST",), (), self._serve),
         )
 
-    async def _serve(self, request: Request, names: Names, extra: Extra) -> None:
+    async def _serve(self, request: Request, names: Names) -> None:
         (server,) = names
         answer = await self._receive_all(request, server)
-        fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store"), *extra]
+        fields = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
         request.reply.send(200, fields, orjson.dumps(answer))
 
-    async def _serve_link(self, request: Request, names: Names, extra: Extra) -> None:
+    async def _serve_link(self, request: Request, names: Names) -> None:
         (server,) = names
         if not takes_html(request):
             if request.method != "POST":
-                extra.append(("Allow", "POST, OPTIONS"))
+                request.reply.extra += (("Allow", "POST, OPTIONS"),)
                 raise MethodNotAllowed()
-            await self._serve(request, names, extra)
+            await self._serve(request, names)
             return
         # Late: most links are only ever used by programs.
         from adapter.edge.files import pages
@@ -104,13 +104,13 @@ class UploadRoute:
         try:
             if request.method == "POST":
                 answer = await self._receive_all(request, server)
-                pages.received_page(request, answer["uploads"], extra)
+                pages.received_page(request, answer["uploads"])
             else:
-                await self._show(request, server, extra)
+                await self._show(request, server)
         except AdapterError as error:
-            pages.upload_failed_page(request, error, extra)
+            pages.upload_failed_page(request, error)
 
-    async def _show(self, request: Request, server: str, extra: Extra) -> None:
+    async def _show(self, request: Request, server: str) -> None:
         """Answer with the page of a link that is still good. Looking at it uses nothing up."""
         from adapter.edge.files import pages
 
@@ -120,7 +120,7 @@ class UploadRoute:
         _, credential = await self._admit(request, server)
         assert credential is not None, "the link is signed"
         time = credential.expires, self.offers.credentials.left(credential)
-        pages.upload_page(request, server, self.settings, self.quota, time, extra)
+        pages.upload_page(request, server, self.settings, self.quota, time)
 
     def _check_server(self, server: str) -> None:
         if server not in self.servers:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.edge.http.request import Extra, Fields, Request
+from adapter.edge.http.request import FieldLines, Fields, Request
 from adapter.errors import (
     BadRequest,
     ConsoleRefused,
@@ -337,7 +337,7 @@ class Guard:
 
     def cors_fields(
         self, headers: Mapping[str, str], exposed: Sequence[str] = (), *, any_origin: bool = False
-    ) -> Extra:
+    ) -> FieldLines:
         """The additional fields of an answer to a page at an allowed origin (Fetch standard, "CORS protocol").
 
         ``exposed`` are the fields of the route's own that the page may read, besides those of every answer.
@@ -358,7 +358,7 @@ class Guard:
         methods: Sequence[str] | None = None,
         *,
         any_origin: bool = False,
-    ) -> Extra | None:
+    ) -> FieldLines | None:
         """The answer to a preflight (Fetch standard, "CORS-preflight request"), or None: it is none.
 
         ``methods`` are those of a file route; without them it is a mount that is asked about. ``any_origin``: see
@@ -390,7 +390,7 @@ _MAX_AGE = "600"
 """Seconds that a browser may keep a preflight answer."""
 
 
-def _cors_fields(cors: CorsSettings, headers: Mapping[str, str], exposed: Sequence[str]) -> Extra:
+def _cors_fields(cors: CorsSettings, headers: Mapping[str, str], exposed: Sequence[str]) -> FieldLines:
     origin = headers.get("Origin")
     if origin is None or not origin_allowed(origin, headers.get("Host"), allowed=cors.allowed_origins):
         return []

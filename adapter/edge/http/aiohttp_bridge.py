@@ -58,6 +58,7 @@ class ForeignReply:
     def __init__(self) -> None:
         self.status: int | None = None
         self.sent = 0
+        self.extra: tuple[tuple[str, str], ...] = ()
         self._fields: list[tuple[str, str]] = []
         self._length: int | None = None
         self._whole = False
@@ -81,7 +82,7 @@ class ForeignReply:
 
     def begin(self, status: int, fields: list[tuple[str, str]], length: int | None) -> None:
         """See Reply."""
-        self.status, self._fields, self._length = status, list(fields), length
+        self.status, self._fields, self._length = status, [*fields, *self.extra], length
         self._changed.set()
 
     def put(self, chunk: bytes, *, more: bool = False) -> bool:  # noqa: ARG002 (a Reply's)

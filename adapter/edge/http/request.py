@@ -92,6 +92,9 @@ class Sendable(Protocol):
 class Reply(Protocol):
     """The way to answer a request: once whole, or a head and then pieces."""
 
+    extra: tuple[tuple[str, str], ...]
+    """Fields that its head has besides those that are given: CORS, and Allow."""
+
     def send(self, status: int, fields: list[tuple[str, str]], body: bytes = b"") -> None:
         """The whole answer. ``fields`` hold no framing field."""
 
@@ -157,8 +160,8 @@ class Request:
 
 # --- branches --------------------------------------------------------------------------------------------------
 
-Extra = list[tuple[str, str]]
-"""Header fields of an answer besides its own."""
+FieldLines = list[tuple[str, str]]
+"""Header fields of an answer."""
 Names = tuple[str, ...]
 """The parts of a path behind a branch's prefix, each decoded by itself, so one may hold a slash."""
 
@@ -167,17 +170,17 @@ Names = tuple[str, ...]
 class Branch:
     """Serves the paths that have exactly ``depth`` names behind ``prefix``; without any, a slash may stand there.
 
-    ``serve`` answers through ``request.reply``, with the given fields besides its own. It raises AdapterError,
-    and ClientGone. ``exposed`` are fields of its answers that a page at an allowed origin may read. ``public``: what it
-    serves is everybody's, so a request is not refused for its Origin. ``sealed``: ``serve`` knows by itself who may
-    come in, and answers every method; neither Host nor Origin count.
+    ``serve`` answers through ``request.reply``. It raises AdapterError, and ClientGone. ``exposed`` are fields of its
+    answers that a page at an allowed origin may read. ``public``: what it serves is everybody's, so a request is not
+    refused for its Origin. ``sealed``: ``serve`` knows by itself who may come in, and answers every method; neither
+    Host nor Origin count.
     """
 
     prefix: str
     depth: int
     methods: tuple[str, ...]
     exposed: tuple[str, ...]
-    serve: Callable[[Request, Names, Extra], Awaitable[object]]
+    serve: Callable[[Request, Names], Awaitable[object]]
     public: bool = field(default=False, kw_only=True)
     sealed: bool = field(default=False, kw_only=True)
     open: ClassVar[bool] = False

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 
 from adapter.edge.http.bodies import Body, ClientGone, until_ready
-from adapter.edge.http.request import Extra, Request, Sendable
+from adapter.edge.http.request import Request, Sendable
 from adapter.errors import AdapterError, Unauthorized
 from adapter.rules.access.headers import SharedFields
 from adapter.wire.envelope import dump
@@ -153,6 +153,7 @@ class HttpAnswer:
     status: int | None = field(default=None, init=False)
     complete: bool = field(default=False, init=False)
     sent: int = field(default=0, init=False)
+    extra: tuple[tuple[str, str], ...] = field(default=(), init=False)
     _chunked: bool = field(default=False, init=False)
     _left: int | None = field(default=None, init=False)
     _due: bytes = field(default=b"", init=False)
@@ -255,6 +256,8 @@ class HttpAnswer:
             # 9.6) sends its next request there, and learns that it failed.
             self.keep = False
         option = None if self.keep and self.modern else "keep-alive" if self.keep else "close"
+        if self.extra:
+            fields = [*fields, *self.extra]
         if type(fields) is SharedFields:
             known: tuple[bytes, int] | None = fields.derived.get((status, option))
             if known is None:
@@ -314,32 +317,31 @@ EVENT_STREAM = "text/event-stream"
 _FIELDS = [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
 
 
-def send(request: Request, answered: HttpOutcome, extra: Extra) -> None:
-    """Send a JSON answer."""
-    fields = [("Content-Type", "application/json"), *_FIELDS, *extra]
+def send(request: Request, answered: HttpOutcome, *more: tuple[str, str]) -> None:
+    """Send a JSON answer, with ``more`` fields."""
+    fields = [("Content-Type", "application/json"), *_FIELDS, *more]
     if answered.challenge is not None or answered.status == Unauthorized.http:
         fields.append(("WWW-Authenticate", answered.challenge or Unauthorized.challenge))
     request.reply.send(answered.status, fields, answered.body)
 
 
-def begin_stream(request: Request, extra: Extra) -> None:
+def begin_stream(request: Request) -> None:
     """Send the head of an answer in events."""
     # nginx would keep events back until there are enough of them.
-    fields = [("Content-Type", EVENT_STREAM), ("X-Accel-Buffering", "no"), *_FIELDS, *extra]
+    fields = [("Content-Type", EVENT_STREAM), ("X-Accel-Buffering", "no"), *_FIELDS]
     request.reply.begin(200, fields, None)
 
 
 class CallStream:
     """A call's answer as events. ``begun`` says that its head has left."""
 
-    def __init__(self, request: Request, extra: Extra) -> None:
+    def __init__(self, request: Request) -> None:
         self._request = request
-        self._extra = extra
         self.begun = False
 
     def begin(self) -> None:
         """The head; events follow."""
-        begin_stream(self._request, self._extra)
+        begin_stream(self._request)
         self._request.last_words = _cut
         self.begun = True
 

@@ -16,7 +16,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.edge.http.access import MCP_METHODS, Bases, Guard
 from adapter.edge.http.bodies import Body, ClientGone
-from adapter.edge.http.request import Extra, Reply, Request
+from adapter.edge.http.request import Reply, Request
 from adapter.edge.mcp.ingress import READ_AT_ONCE, Ingress, ask_of, check_head, id_of
 from adapter.errors import (
     AdapterError,
@@ -116,7 +116,7 @@ class Endpoint:
 
         Raises ClientGone.
         """
-        extra = self.guard.cors_fields(request.headers)
+        request.reply.extra = (*self.guard.cors_fields(request.headers),)
         answer: ClientResponse | None = None
         spans, span = self.spans, None
         try:
@@ -124,7 +124,7 @@ class Endpoint:
             if spans is not None and visit.envelope is not None:
                 span = spans.begin(request.headers, server.id, visit.envelope)
             answer = await self.merged.get(server.id, self.relay).handle(ask)
-            fields = _fields_of(answer, extra)
+            fields = _fields_of(answer)
             if isinstance(answer.body, bytes):
                 request.reply.send(answer.status, fields, answer.body)
             elif visit.expires is not None and visit.endless:
@@ -133,10 +133,10 @@ class Endpoint:
                 await send_pieces(request.reply, answer, answer.body, fields)
         except GrantRequired as error:
             visit.outcome, request.failure = error.code, GrantRequired
-            await self._ask_for_grant(request.reply, ask, error, visit, extra)
+            await self._ask_for_grant(request.reply, ask, error, visit)
         except AdapterError as error:
             visit.outcome, request.failure = error.code, type(error)
-            self._fail(request.reply, error, visit, extra)
+            self._fail(request.reply, error, visit)
         except ClientGone:
             visit.outcome = "client_gone"
             raise
@@ -146,37 +146,37 @@ class Endpoint:
                 raise
             visit.outcome, request.failure = AdapterStopping.code, AdapterStopping
             cut = AdapterStopping(REPLACED) if server.retired and not self.stopping else AdapterStopping()
-            await self._cut(request.reply, answer, visit, extra, cut)
+            await self._cut(request.reply, answer, visit, cut)
         except Exception:
             visit.outcome, request.failure = "internal", InternalError
             self.log.exception("a request failed unexpectedly", server=server.id)
-            self._fail(request.reply, InternalError(), visit, extra)
+            self._fail(request.reply, InternalError(), visit)
         finally:
             if spans is not None and span is not None:
                 spans.end(span, visit.outcome, answer, request.failure)
             if answer is not None and answer.holds:
                 await answer.close()
 
-    def _fail(self, reply: Reply, error: AdapterError, visit: InboundRequest, extra: Extra) -> None:
+    def _fail(self, reply: Reply, error: AdapterError, visit: InboundRequest) -> None:
         """Answer with the failure, or break off if an answer has begun, so that nobody takes it for complete."""
         if isinstance(error, MethodNotAllowed):
             # Whoever says 405 says what is served instead (RFC 9110 §15.5.6).
-            extra = [*extra, ("Allow", MCP_METHODS)]
+            reply.extra += (("Allow", MCP_METHODS),)
         if reply.status is None:
             legacy_statuses = self.core.errors.legacy_status == "http"
-            send_failure(reply, error, visit, extra, legacy_statuses=legacy_statuses)
+            send_failure(reply, error, visit, legacy_statuses=legacy_statuses)
         else:
             reply.abort()
 
     async def _ask_for_grant(
-        self, reply: Reply, ask: ClientRequest, error: GrantRequired, visit: InboundRequest, extra: Extra
+        self, reply: Reply, ask: ClientRequest, error: GrantRequired, visit: InboundRequest
     ) -> None:
         """Give the caller the link, in the form that its client can take."""
         try:
             if self.grants is None or reply.status is not None:
                 raise error
             answer = await self.grants.answer(ask, error)
-            fields = _fields_of(answer, extra)
+            fields = _fields_of(answer)
             if isinstance(answer.body, bytes):
                 reply.send(answer.status, fields, answer.body)
                 return
@@ -185,19 +185,14 @@ class Endpoint:
             finally:
                 await answer.close()
         except AdapterError as failed:
-            self._fail(reply, failed, visit, extra)
+            self._fail(reply, failed, visit)
 
     async def _cut(
-        self,
-        reply: Reply,
-        answer: ClientResponse | None,
-        visit: InboundRequest,
-        extra: Extra,
-        error: AdapterStopping,
+        self, reply: Reply, answer: ClientResponse | None, visit: InboundRequest, error: AdapterStopping
     ) -> None:
         """Tell the client of a cancelled exchange of the ``error``: in an answer, or at the end of its stream."""
         if reply.status is None or answer is None or not await _last_words(reply, answer, error):
-            self._fail(reply, error, visit, extra)
+            self._fail(reply, error, visit)
 
     async def _send_until_expiry(
         self,
@@ -296,17 +291,16 @@ _JSON = ("Content-Type", "application/json")
 
 
 def send_failure(
-    reply: Reply, error: AdapterError, visit: InboundRequest, extra: Extra, *, legacy_statuses: bool = False
+    reply: Reply, error: AdapterError, visit: InboundRequest, *, legacy_statuses: bool = False
 ) -> None:
     """A failed JSON-RPC request is answered as JSON-RPC, everything else as ``{"detail": …}``.
 
-    ``extra`` are fields of the edge's own, such as CORS. ``legacy_statuses`` gives legacy requests the HTTP
-    statuses of the modern era (``core.errors.legacy_status``).
+    ``legacy_statuses`` gives legacy requests the HTTP statuses of the modern era (``core.errors.legacy_status``).
     """
     status, id_bytes = error.http, visit.id_bytes
     if id_bytes is not None and visit.era is LEGACY and not legacy_statuses:
         status = error.legacy_http or status
-    fields = [_JSON, NOSNIFF, *extra]
+    fields = [_JSON, NOSNIFF]
     if error.retry_after is not None and status in (429, 503):
         fields.append(("Retry-After", str(math.ceil(error.retry_after))))
     if status == Unauthorized.http or isinstance(error, Unauthorized):
@@ -323,14 +317,14 @@ guarded = lru_cache(maxsize=64)(host_and_origin_check.guarded)
 """See ``host_and_origin_check.guarded``; takes a tuple."""
 
 
-def _fields_of(answer: ClientResponse, extra: Extra) -> list[tuple[str, str]]:
+def _fields_of(answer: ClientResponse) -> list[tuple[str, str]]:
     headers = answer.headers
     fields: list[tuple[str, str]] | None
     if type(headers) is not SharedFields:
         fields = guarded(tuple(headers))
     elif (fields := headers.derived.get(guarded)) is None:
         fields = _guarded(headers)
-    return [*fields, *extra] if extra else fields
+    return fields
 
 
 def _guarded(headers: SharedFields) -> SharedFields:

@@ -206,8 +206,8 @@ async def test_each_viewer_sees_its_own(console: StartConsole) -> None:
 async def watching(recent: Recent, viewer: Viewer) -> AsyncIterator[RawClient]:
     """A client that watches as ``viewer``, and is often told that the stream is still there."""
 
-    async def serve(request: Request, _: Names, extra: list[tuple[str, str]]) -> None:
-        await stream(request, recent, viewer, extra, heartbeat=0.01)
+    async def serve(request: Request, _: Names) -> None:
+        await stream(request, recent, viewer, heartbeat=0.01)
 
     branch = Branch(DATA, 1, ("GET",), (), serve)
     async with listening([branch], guard_of(), Relaying(hosted([]))) as port, RawClient(port) as client:

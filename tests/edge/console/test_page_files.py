@@ -57,7 +57,7 @@ async def asked(page_files: PageFiles, target: str, **fields: str) -> Sent | Non
     for branch in pages("/tools/explorer", ["demo"], page_files):
         names = branch.names(request)
         if names is not None:
-            await branch.serve(request, names, [])
+            await branch.serve(request, names)
             return sent
     return None
 

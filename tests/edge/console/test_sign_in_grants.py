@@ -67,7 +67,7 @@ async def page(
     branch = GrantRoutes({"notes": replica.flow}, browser, GUARD).branch()
     names = branch.names(request)
     assert names is not None
-    await branch.serve(request, names, [])
+    await branch.serve(request, names)
     return sent
 
 
