@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -90,22 +89,6 @@ CATALOGUE_ROUTES: tuple[ApiRoute[ServerCatalogue], ...] = (
 PREVIEW: ApiRoute[ServerCatalogue] = ApiRoute(_READ, "/resources", ServerCatalogue.show_resource)
 
 
-@dataclass(slots=True)
-class ApiOutcome:
-    """The word for what came of a request, and its HTTP status. What nobody took any more has none: 499 is what
-    proxies write for it.
-    """
-
-    word: str = "client_gone"
-    status: int = 499
-
-    def ended(self, status: int | None) -> None:
-        """It was answered with this status, None: not at all."""
-        if status is not None:
-            self.status = status
-            self.word = "failed" if status >= 500 else "refused" if status >= 400 else "ok"
-
-
 @dataclass(frozen=True, slots=True)
 class PatternBranch(Branch):
     """Serves paths that match a pattern: parts in braces are names, and NAME stands for one part or more.
@@ -177,32 +160,33 @@ class ServerRoutes:
         if route.recorded is None:
             await serve()
             return
-        tool = names[-1] if of_tools else None
-        span = None
-        if tool is not None and self.spans is not None:
-            span = self.spans.begin_call(request.headers, server, tool)
-        with self._recorded(request, server, route.recorded, tool) as outcome:
-            try:
-                answered = await serve()
-                # The status of an event stream is that of its beginning, whatever came of the call.
-                outcome.ended(answered.status if isinstance(answered, HttpOutcome) else request.reply.status)
-            finally:
-                if self.spans is not None and span is not None:
-                    word = outcome.word
-                    self.spans.end(span, word if word in ("ok", "client_gone") else str(outcome.status))
+        await self._record(route.recorded, request, server, names[-1] if of_tools else None, serve)
 
-    @contextmanager
-    def _recorded(
-        self, request: Request, server: str, method: str, tool: str | None = None
-    ) -> Iterator[ApiOutcome]:
-        """Record what is answered within the block, as exchanges over MCP are: a call under the id that its caller
-        gave it, and nothing of its contents.
+    async def _record(
+        self,
+        method: str,
+        request: Request,
+        server: str,
+        tool: str | None,
+        serve: Callable[[], Awaitable[object]],
+    ) -> None:
+        """Serve, and record what is answered as exchanges over MCP are: a call under the id that its caller gave it,
+        and nothing of its contents.
         """
+        spans = None if tool is None else self.spans
+        span = None if spans is None or tool is None else spans.begin_call(request.headers, server, tool)
         self.records.begin()
-        began, outcome = time.monotonic(), ApiOutcome()
+        # What nobody took any more has no status: 499 is what proxies write for it.
+        began, outcome, status = time.monotonic(), "client_gone", 499
         try:
-            yield outcome
+            answered = await serve()
+            # The status of an event stream is that of its beginning, whatever came of the call.
+            sent = answered.status if isinstance(answered, HttpOutcome) else request.reply.status
+            if sent is not None:
+                outcome, status = "failed" if sent >= 500 else "refused" if sent >= 400 else "ok", sent
         finally:
+            if spans is not None and span is not None:
+                spans.end(span, outcome if outcome in ("ok", "client_gone") else str(status))
             line: dict[str, object] = {
                 "at": time.time(),
                 "event": "exchange",
@@ -211,8 +195,8 @@ class ServerRoutes:
                 "era": None,
                 "method": method,
                 "name": None if tool is None else shown(tool, LONGEST_NAME),
-                "status": outcome.status,
-                "outcome": outcome.word,
+                "status": status,
+                "outcome": outcome,
                 "ms": int((time.monotonic() - began) * 100_000) / 100,
                 "entrance": "http",
             }

@@ -19,7 +19,6 @@ import termios
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Protocol
 
 from adapter.edge.http.buffers import HeldBytes, RequestBuffers, give_up
 from adapter.errors import BodyTooSlow
@@ -57,22 +56,6 @@ class ClientGone(ConnectionError):
     """The client closed its connection before the exchange was over."""
 
 
-class SocketReader(Protocol):
-    """The way for threads to read the rest of a large body; see ``body_socket``."""
-
-    @property
-    def left(self) -> int: ...
-
-    @property
-    def empty(self) -> bool: ...
-
-    def receive(self, block: memoryview) -> int: ...
-
-    async def wait(self, patience: float) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class Body:
     """A request's body. Its connection adds to it; one reader takes from it, and is waited for when slow.
 
@@ -101,7 +84,7 @@ class Body:
         self.unwanted = False
         """Nobody will read it, so nothing is kept."""
         self.wanted: Callable[[], None] | None = None
-        self.open_socket: Callable[[Body], SocketReader | None] | None = None
+        self.open_socket: Callable[[Body], BodySocket | None] | None = None
         """Opens the way for threads to read the rest; set for a body that is announced to be large."""
         self.held: HeldBytes | None = None
         """Its bytes among those that are counted; None: it came whole and is small, so it is not counted."""
@@ -203,7 +186,7 @@ class Body:
     def _silent(self) -> BodyTooSlow:
         return BodyTooSlow(f"The body was silent for {self._terms.read_timeout:g} s.")
 
-    def socket(self) -> SocketReader | None:
+    def socket(self) -> BodySocket | None:
         """Return a way for threads to read the rest; None where that is not large, or has partly come already.
 
         To be closed before anything else is read.

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from adapter.edge.http.bodies import LARGE, LOW_WATER, Body, BodyLimits, ClientGone, SocketReader
+from adapter.edge.http.bodies import LARGE, LOW_WATER, Body, BodyLimits, BodySocket, ClientGone
 from adapter.edge.http.limits import Patience
 from adapter.edge.http.listener import Listener
 from adapter.edge.http.request import Request
@@ -21,7 +21,7 @@ SIZE = 4 * LARGE
 HEAD = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n"
 
 
-async def whole(source: SocketReader, patience: float = 5.0) -> bytes:
+async def whole(source: BodySocket, patience: float = 5.0) -> bytes:
     """All that is left, read in a thread."""
     content = b""
     block = memoryview(bytearray(100_000))
