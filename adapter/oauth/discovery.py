@@ -102,48 +102,37 @@ async def find_metadata(http: IssuerHttp, issuer: str, near: str | None = None) 
 # --- metadata that an upstream publishes of itself -------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class UpstreamMetadata:
-    """The metadata of the upstream at ``url`` as those of ``resource``. ``clock`` gives seconds that never go back.
+def upstream_metadata(
+    url: str, resource: str, http: IssuerHttp, clock: Callable[[], float], told: Sequence[str] = ()
+) -> Refreshed[bytes]:
+    """The metadata that the upstream at ``url`` publishes of itself, as those of ``resource``.
 
-    ``told`` are other addresses that the upstream may name as its own.
-    Only the well-known places of the upstream's own host are asked: what a challenge names may be anybody's.
+    ``told`` are other addresses that the upstream may name as its own. Raises UpstreamBroken where there never were
+    any.
     """
 
-    url: str
-    resource: str
-    http: IssuerHttp
-    clock: Callable[[], float]
-    told: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        self._document = Refreshed(self._fetched, self.clock)
-
-    def __repr__(self) -> str:
-        return f"<UpstreamMetadata of {self.resource!r}>"
-
-    async def document(self) -> bytes:
-        """The document; of an upstream that fails now the last one. Raises UpstreamBroken where there never was one."""
-        return await self._document.get()
-
-    async def _fetched(self) -> bytes:
+    async def fetched() -> bytes:
         try:
-            return await self._ask()
+            return await _republished(url, resource, http, told)
         except (AdapterError, ValueError) as error:
             why = str(error).rstrip(".")
             raise UpstreamBroken(
                 f"The upstream server's protected-resource metadata are missing: {why}."
             ) from None
 
-    async def _ask(self) -> bytes:
-        reasons: list[str] = []
-        for place in resource_metadata_urls(self.url, self.resource, *self.told):
-            status, document = await self.http.get(place)
-            if status != 200:
-                reasons.append(f"HTTP status {status}")
-                continue
-            try:
-                return republished(document, self.url, self.resource, *self.told)
-            except ValueError as error:
-                reasons.append(str(error))
-        raise ValueError(reasons[0])
+    return Refreshed(fetched, clock)
+
+
+async def _republished(url: str, resource: str, http: IssuerHttp, told: Sequence[str]) -> bytes:
+    reasons: list[str] = []
+    # Only the well-known places of its own host are asked: what a challenge names may be anybody's.
+    for place in resource_metadata_urls(url, resource, *told):
+        status, document = await http.get(place)
+        if status != 200:
+            reasons.append(f"HTTP status {status}")
+            continue
+        try:
+            return republished(document, url, resource, *told)
+        except ValueError as error:
+            reasons.append(str(error))
+    raise ValueError(reasons[0])

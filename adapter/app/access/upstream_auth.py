@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from adapter.app.access.grants import SECRET
 from adapter.app.state import sealed_rows
-from adapter.oauth.discovery import UpstreamMetadata
+from adapter.oauth.discovery import upstream_metadata
 from adapter.oauth.obtained_tokens import ObtainedTokens, SharedTokens
 from adapter.oauth.upstream_credentials import (
     ClientProof,
@@ -109,7 +109,7 @@ def republished_metadata(settings: Settings) -> Mapping[str, Callable[[], Awaita
         if upstream.auth.metadata and upstream.url is not None:
             told = [upstream.auth.resource] if upstream.auth.resource else []
             mount = mounts[entry.id].url
-            metadata = UpstreamMetadata(upstream.url, mount, token_http(), time.monotonic, told)
-            documents[entry.id] = metadata.document
+            metadata = upstream_metadata(upstream.url, mount, token_http(), time.monotonic, told)
+            documents[entry.id] = metadata.get
     places = metadata_paths(settings.core.public_base_url or "", mounts)
     return {path: documents[mount.name] for path, mount in places.items() if mount.name in documents}
