@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from adapter.edge import grant_pages
+from adapter.edge import browser_pages
 from adapter.edge.http.request import Branch, Fields, Names, Request
 from adapter.errors import AdapterError, MessageTooLong, NotFound
 from adapter.oauth.grants.flow import Consent, FlowFailed, GrantFlow
@@ -62,9 +62,9 @@ class GrantRoutes:
             else:
                 await self._show(request, flow, page)
         except FlowFailed as error:
-            _send(request, 400, grant_pages.failed_page(str(error)))
+            _send(request, 400, browser_pages.failed_page(str(error)))
         except AdapterError as error:
-            _send(request, error.http, grant_pages.failed_page(str(error)))
+            _send(request, error.http, browser_pages.failed_page(str(error)))
 
     # --- the first page ---------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class GrantRoutes:
                 return
             _require_same(signed_in, consent)
         browser = _cookie(request, _cookie_name(flow, link)) or secrets.token_urlsafe(32)
-        body = grant_pages.consent_page(
+        body = browser_pages.consent_page(
             flow.terms.server,
             _name(consent.link.principal),
             _host(consent),
@@ -104,7 +104,7 @@ class GrantRoutes:
         consent = await flow.consent(link)
         await self._identify(request, consent, form)
         url = await flow.begin(consent, browser)
-        _send(request, 200, grant_pages.leaving_page(url, _host(consent)))
+        _send(request, 200, browser_pages.leaving_page(url, _host(consent)))
 
     async def _identify(self, request: Request, consent: Consent, form: Mapping[str, str]) -> None:
         """Raise FlowFailed unless the person is the one for whom the link was made.
@@ -137,7 +137,7 @@ class GrantRoutes:
 
         grant = await flow.finish(query, cookie_of)
         ended = [("Set-Cookie", _set_cookie(flow, link, "", age=0)) for link in used]
-        _send(request, 200, grant_pages.granted_page(flow.terms.server, _name(grant.principal)), *ended)
+        _send(request, 200, browser_pages.granted_page(flow.terms.server, _name(grant.principal)), *ended)
 
 
 async def _principal_of(token: str, guard: Guard) -> str | None:
@@ -168,7 +168,7 @@ def _name(principal: str) -> str | None:
 
 
 def _send(request: Request, status: int, body: bytes, *more: tuple[str, str]) -> None:
-    request.reply.send(status, [*grant_pages.FIELDS, *more], body)
+    request.reply.send(status, [*browser_pages.FIELDS, *more], body)
 
 
 def _send_document(request: Request, flow: GrantFlow) -> None:

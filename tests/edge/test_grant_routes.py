@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from adapter.app.access.grants import UpstreamGrants
-from adapter.edge.grant_pages import consent_page, failed_page, granted_page, leaving_page
+from adapter.edge.browser_pages import consent_page, failed_page, granted_page, leaving_page
 from tests.edge.conftest import Adapter, StartAdapter, StartUpstream
 from tests.edge.granting import (
     BASE,

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from html import escape
 from urllib.parse import quote, urlsplit
 
-from adapter.edge import grant_pages
+from adapter.edge import browser_pages
 from adapter.edge.http.access import Guard
 from adapter.edge.http.request import Branch, FieldLines, Names, Request, query_of
 from adapter.edge.http.response import send
@@ -112,9 +112,7 @@ class SignInRoutes:
     def _fail(self, request: Request, error: Exception) -> None:
         status = error.http if isinstance(error, AdapterError) else 400
         home = escape(f"{self._base}{self._path}/", quote=True)
-        body = grant_pages.page(
+        body = browser_pages.page(
             "Not signed in", f'<p>{escape(str(error))}</p><p><a href="{home}">Go back</a></p>'
         )
-        # The URL of this page may hold a code.
-        fields = [field for field in grant_pages.FIELDS if field[0] != "Referrer-Policy"]
-        request.reply.send(max(status, 400), [*fields, ("Referrer-Policy", "no-referrer")], body)
+        request.reply.send(max(status, 400), browser_pages.page_fields(browser_pages.STYLE), body)

@@ -6,20 +6,19 @@ its policy names their digests.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
-from adapter.edge.http.request import FieldLines, Request
+from adapter.edge.browser_pages import document, page_fields, text_of
+from adapter.edge.http.request import Request
 from adapter.errors import AdapterError, CredentialRefused, FileGone, NotFound, Unauthorized
 from adapter.rules.files.file_records import FileRecord
-from adapter.rules.text.unicode import shown
 from adapter.settings.storage import Uploads
 from adapter.wire.envelope import dump
 
@@ -101,13 +100,13 @@ def upload_widget() -> str:
         + _form(" hidden", " multiple")
         + '<p><button type="button" id="browser" hidden>Open in a browser instead</button></p>'
     )
-    return _document("Send files", body, _SCRIPT + _APP + _UPLOAD_WIDGET)
+    return document("Send files", body, _STYLE, script=_SCRIPT + _APP + _UPLOAD_WIDGET)
 
 
 def files_widget() -> str:
     """A widget that shows the files that a tool wrote, which it learns from the tool's result. It is for everybody."""
     body = '<ul id="list"></ul><p id="status" role="status"></p>'
-    return _document("Files", body, _BASE + _APP + _FILES_WIDGET)
+    return document("Files", body, _STYLE, script=_BASE + _APP + _FILES_WIDGET)
 
 
 def _form(attributes: str, multiple: str) -> str:
@@ -175,45 +174,12 @@ def _fail(request: Request, error: AdapterError, words: str, again: str = "") ->
 
 
 def _send(request: Request, status: int, title: str, body: str, script: str = "") -> None:
-    request.reply.send(status, _fields(script), _document(title, body, script).encode("utf-8", "replace"))
+    fields = [*page_fields(_STYLE, script), ("Vary", "Accept"), ("X-Robots-Tag", "noindex")]
+    page = document(title, body, _STYLE, script=script)
+    request.reply.send(status, fields, page.encode("utf-8", "replace"))
 
 
-def _document(title: str, body: str, script: str) -> str:
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_STYLE}</style></head><body><main><h1>{title}</h1>{body}</main>"
-        f"{f'<script type=module>{script}</script>' if script else ''}</body></html>"
-    )
-
-
-def _fields(script: str) -> FieldLines:
-    """The fields of a page: nobody frames it, nothing keeps it, and it sends to nobody but its own address."""
-    runs = f"script-src '{_digest(script)}'; connect-src 'self'; " if script else ""
-    policy = (
-        f"default-src 'none'; {runs}style-src '{_digest(_STYLE)}'; form-action 'self'; frame-ancestors 'none'; "
-        "base-uri 'none'"
-    )
-    return [
-        ("Content-Type", "text/html; charset=utf-8"),
-        ("Cache-Control", "no-store"),
-        ("Vary", "Accept"),
-        ("Content-Security-Policy", policy),
-        ("X-Frame-Options", "DENY"),
-        ("X-Content-Type-Options", "nosniff"),
-        ("X-Robots-Tag", "noindex"),
-        # The address is the right to upload, so no other place hears of it.
-        ("Referrer-Policy", "no-referrer"),
-        ("Cross-Origin-Opener-Policy", "same-origin"),
-    ]
-
-
-def _digest(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _text(value: str) -> str:
-    return escape(shown(value, LONGEST), quote=True)
+_text = partial(text_of, most=LONGEST)
 
 
 def size(count: int) -> str:

@@ -1,4 +1,7 @@
-"""The pages of grants as HTML. Whatever comes from elsewhere is escaped, shortened and shown as plain text."""
+"""Pages that people open with their browser, as HTML: the frame of all of them, and the pages of grants.
+
+Whatever comes from elsewhere is escaped, shortened and shown as plain text.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from html import escape
 
+from adapter.edge.http.request import FieldLines
 from adapter.rules.text.unicode import shown
 
 LONGEST = 200
@@ -14,7 +18,7 @@ LONGEST = 200
 
 MOST_SCOPES = 50
 
-_STYLE = (
+STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:0;background:#f4f4f5;color:#18181b}"
     "main{max-width:34rem;margin:10vh auto;padding:2rem;background:#fff;border-radius:.75rem;"
     "box-shadow:0 1px 4px #0003}"
@@ -27,27 +31,54 @@ _STYLE = (
     "@media(prefers-color-scheme:dark){body{background:#18181b;color:#f4f4f5}main{background:#27272a}"
     "dt{color:#a1a1aa}code{background:#3f3f46}.note{background:#422006}}"
 )
-_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-
-FIELDS = (
-    ("Content-Type", "text/html; charset=utf-8"),
-    ("Cache-Control", "no-store"),
-    (
-        "Content-Security-Policy",
-        f"default-src 'none'; style-src 'sha256-{_HASH}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    ),
-    ("X-Frame-Options", "DENY"),
-    ("X-Content-Type-Options", "nosniff"),
-    # The link must not be told to the authorization server, and same-origin keeps the Origin of the form.
-    ("Referrer-Policy", "same-origin"),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
-)
-"""The fields of every page. No script runs in it, nobody frames it, and nothing keeps it."""
 
 
-def text_of(value: str) -> str:
+def document(title: str, body: str, style: str, *, head: str = "", script: str = "") -> str:
+    """A page of the adapter's, which loads nothing: its style and its script are in it. ``body`` and ``head`` are
+    HTML.
+    """
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">{head}<style>{style}</style></head>'
+        f"<body><main><h1>{title}</h1>{body}</main>"
+        f"{f'<script type=module>{script}</script>' if script else ''}</body></html>"
+    )
+
+
+def page_fields(style: str, script: str = "", *, referrer: str = "no-referrer") -> FieldLines:
+    """The fields of a page: nobody frames it, nothing keeps it, and it sends to nobody but its own address.
+
+    Its address may be a right or hold a code, so by default no other place hears of it.
+    """
+    runs = f"script-src '{_digest(script)}'; connect-src 'self'; " if script else ""
+    policy = (
+        f"default-src 'none'; {runs}style-src '{_digest(style)}'; form-action 'self'; frame-ancestors 'none'; "
+        "base-uri 'none'"
+    )
+    return [
+        ("Content-Type", "text/html; charset=utf-8"),
+        ("Cache-Control", "no-store"),
+        ("Content-Security-Policy", policy),
+        ("X-Frame-Options", "DENY"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", referrer),
+        ("Cross-Origin-Opener-Policy", "same-origin"),
+    ]
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def text_of(value: str, most: int = LONGEST) -> str:
     """A text of somebody else's, for a page."""
-    return escape(shown(value, LONGEST), quote=True)
+    return escape(shown(value, most), quote=True)
+
+
+# --- grants ----------------------------------------------------------------------------------------------------
+
+# The link must not be told to the authorization server, and same-origin keeps the Origin of the form.
+FIELDS = page_fields(STYLE, referrer="same-origin")
 
 
 def consent_page(
@@ -126,8 +157,4 @@ def failed_page(sentence: str) -> bytes:
 
 def page(title: str, body: str, head: str = "") -> bytes:
     """A page of the adapter's; ``body`` and ``head`` are HTML."""
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">{head}<style>{_STYLE}</style></head>'
-        f"<body><main><h1>{title}</h1>{body}</main></body></html>"
-    ).encode("utf-8", "replace")
+    return document(title, body, STYLE, head=head).encode("utf-8", "replace")
