@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from adapter.rules.results.blocks import NO_BLOCKS, Blocks
 from adapter.rules.results.outcomes import ERROR_KEY, NOTHING, Result, payload, text_block
-from adapter.rules.results.refusals import Expose
+from adapter.rules.results.refusals import Expose, RefusalWords
 
 
 class Unread:
@@ -36,12 +36,9 @@ class Outcome:
     final: bool = False
 
     @classmethod
-    def of(cls, result: Result, meta: Mapping[str, Any] | None = None) -> Outcome:
+    def of(cls, result: Result) -> Outcome:
         """The outcome of what a tool's code returned."""
-        wire = result.wire()
-        if meta:
-            wire["_meta"] = dict(meta)
-        return cls(wire, result.data, result.blocks)
+        return cls(result.wire(), result.data, result.blocks)
 
     def as_result(self) -> dict[str, Any]:
         """The members of the JSON-RPC result."""
@@ -143,10 +140,10 @@ class StageFailed(Exception):
         self.retry_after = retry_after
 
     @classmethod
-    def worded(cls, stage: Stage, sentence: str, worded: Result, reason: Reason | None = None) -> StageFailed:
-        """Return a failure with the text of a result."""
-        text = str(worded.content[0]["text"])
-        return cls(stage, sentence, reason, text=text, retry_after=worded.retry_after)
+    def worded(cls, stage: Stage, refusal: RefusalWords, reason: Reason | None = None) -> StageFailed:
+        """Return the failure that a refusal words."""
+        sentence, text, retry_after = refusal
+        return cls(stage, sentence, reason, text=text, retry_after=retry_after)
 
     def meta(self) -> dict[str, Any]:
         """The part of the failure that programs read."""

@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Literal, Protocol, runtime_checkable
 
 from adapter.pipeline.call import Forward, PlannedCall
-from adapter.pipeline.failures import Outcome, Reason, StageFailed
+from adapter.pipeline.failures import Outcome, StageFailed
 from adapter.pipeline.result_cache import caller_part, key_of
 from adapter.rules.access.rate_limit import SlidingWindow
 from adapter.rules.results import refusals
-from adapter.rules.results.outcomes import Result
 
 RateKey = Literal["identity", "principal", "session", "tool"]
 """Whose calls are counted together; ``tool``: everybody's."""
@@ -68,7 +67,7 @@ class Rate:
         most, window = self._calls.most, self._calls.window
         seconds = float(math.ceil(wait))
         refused = refusals.rate_limited(self._tool, limit=most, window=window, retry_after=seconds)
-        raise _refused(refused, "rate")
+        raise StageFailed.worded("limits", refused, "rate")
 
     async def _wait(self, call: PlannedCall) -> float | None:
         """Count a call; return the seconds until there is a place for it, if there is none."""
@@ -144,7 +143,7 @@ class Concurrency:
             queued = self.queued
             if queued >= self._max_queue:
                 refused = refusals.busy(self._tool, active=self.active, queued=queued)
-                raise _refused(refused, "busy")
+                raise StageFailed.worded("limits", refused, "busy")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue[turn] = None
         try:
@@ -165,9 +164,3 @@ class Concurrency:
                 turn.set_result(None)
                 return
         self.active -= 1
-
-
-def _refused(result: Result, reason: Reason) -> StageFailed:
-    """The failure that ``result`` words; its plain sentence is the result's own."""
-    assert result.message is not None, "every refusal has a sentence"
-    return StageFailed.worded("limits", result.message, result, reason)

@@ -66,8 +66,7 @@ def overdue(stage: Stage, tool: str, seconds: float) -> StageFailed:
     if stage == "connector":
         late = f"the statement took longer than {seconds:g} s"
         return StageFailed(stage, f"tool execution failed: failed to execute query: {late}", "timeout")
-    worded = refusals.timed_out(tool, seconds=seconds)
-    return StageFailed.worded(stage, str(worded.message), worded, "timeout")
+    return StageFailed.worded(stage, refusals.timed_out(tool, seconds=seconds), "timeout")
 
 
 def crowded(tool: str) -> StageFailed:

@@ -378,13 +378,13 @@ class PresenterStage:
             question = {name: outcome.result[name] for name in _ASKING if name in outcome.result}
             return Outcome({**parts.members, **question})
         sentence = f"[{self.presenter.name} Presenter] The tool's answer cannot be presented."
-        raise StageFailed.worded("presenter", sentence, misshapen(sentence))
+        raise StageFailed.worded("presenter", misshapen(sentence))
 
     def _failed(self, call: PlannedCall, sentence: str) -> StageFailed:
         log = self.log.bind(server=call.server, tool=self.tool)
         log.warning("a result could not be presented", why=sentence)
         log.debug("where the presenter failed", exc_info=True)
-        return StageFailed.worded("presenter", sentence, misshapen(sentence))
+        return StageFailed.worded("presenter", misshapen(sentence))
 
 
 def _texts(content: Any) -> list[str]:

@@ -33,7 +33,8 @@ from adapter.rules.calls.tool_api import as_plain
 from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.presenters.presenters import SELECT
 from adapter.rules.results import refusals
-from adapter.rules.schema.checker import Checker, Fault, compile_schema, uncheckable
+from adapter.rules.results.refusals import Fault, uncheckable, wrong_type
+from adapter.rules.schema.checker import Checker, compile_schema
 from adapter.rules.schema.cost import STEPS, OutOfSteps, SchemaInvalid, SchemaTooLarge, weight
 from adapter.rules.text.json_values import NotJson
 from adapter.wire.envelope import ODD_VALUES
@@ -362,19 +363,13 @@ def _select_taken(call: PlannedCall) -> tuple[Mapping[str, Any], Sequence[Fault]
     if names is None:
         return arguments, ()
     if not isinstance(names, list | tuple):
-        return arguments, [_mistyped((SELECT,), names, "array")]
+        return arguments, [wrong_type((SELECT,), names, "array")]
     for position, name in enumerate(names):
         if not isinstance(name, str):
-            return arguments, [_mistyped((SELECT, position), name, "string")]
+            return arguments, [wrong_type((SELECT, position), name, "string")]
     call.select = tuple(names)
     return arguments, ()
 
 
-def _mistyped(path: Sequence[str | int], sent: Any, expected: str) -> Fault:
-    issue = refusals.wrong_type(path, sent, expected)
-    return Fault.of("type", issue, f"type validation failed: {issue.message}")
-
-
 def _unfit(tool: str, faults: Sequence[Fault], sentence: str | None = None) -> StageFailed:
-    worded = refusals.invalid(tool, [fault.issue for fault in faults])
-    return StageFailed.worded("validation", sentence or faults[0].sentence, worded)
+    return StageFailed.worded("validation", refusals.invalid(tool, faults, sentence))

@@ -19,7 +19,8 @@ from adapter.pipeline.validation_stage import (
     CheckVerdict,
     SchemaChecks,
 )
-from adapter.rules.schema.checker import compile_schema, uncheckable
+from adapter.rules.results.refusals import uncheckable
+from adapter.rules.schema.checker import compile_schema
 from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid, SchemaTooLarge
 from adapter.wire.envelope import parse
 from tests.cpu_time import ATTEMPTS, least_cpu
@@ -60,7 +61,7 @@ async def test_little_is_checked_at_once() -> None:
     """Nobody else is asked."""
     remote = Remote()
     (fault,) = await made(remote).of(NAMES, "one").faults(["a", 1], "ann")
-    assert (fault.pointer, remote.asked) == ("/1", [])
+    assert (fault.error["path"], remote.asked) == ("/1", [])
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def _plain(value: Any) -> dict[str, Any]:
     if outcomes is None or not isinstance(value, outcomes.Result | outcomes.Response):
         return {"result": value}
     result = outcomes.as_result(value)
-    parts = ("content", "is_error", "structured", "message", "retry_after")
+    parts = ("content", "is_error", "structured")
     members = {name: getattr(result, name) for name in parts}
     return {"outcome": members if result.data is outcomes.NOTHING else {**members, "data": result.data}}
 

@@ -25,7 +25,7 @@ from structlog.typing import FilteringBoundLogger
 from adapter.errors import LimitReached
 from adapter.hosted.validation.worker import LENGTH, LENGTHS, OUT_OF_MEMORY, READY
 from adapter.pipeline.validation_stage import CheckOwner, CheckVerdict
-from adapter.rules.schema.checker import read_fault
+from adapter.rules.results.refusals import read_fault
 from adapter.rules.schema.cost import PARTS
 from adapter.wire.envelope import dump, parse
 

@@ -21,12 +21,11 @@ from adapter.rules.calls.inputs import (
     input_schema,
     read,
 )
+from adapter.rules.results.refusals import uncheckable, unrecognized
 from adapter.rules.schema.checker import (
     FORMATS,
     Checker,
     compile_schema,
-    uncheckable,
-    unrecognized,
     why_not,
 )
 from adapter.rules.schema.cost import STEPS, SchemaInvalid, SchemaTooLarge
@@ -132,7 +131,7 @@ class DeclaredInputs:
             if found := next(
                 (fault for fault in faults if fault.path[:1] == (name,) and fault.keyword != "required"), None
             ):
-                raise ValueError(f"the default of {name} does not fit: {found.issue.message}")
+                raise ValueError(f"the default of {name} does not fit: {found.problem}")
 
 
 def too_many() -> InputsRefused:

@@ -14,8 +14,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from adapter.rules.results import refusals
-from adapter.rules.results.refusals import Issue
-from adapter.rules.schema.checker import Fault
+from adapter.rules.results.refusals import Fault
 
 InputType = Literal["string", "int", "float", "boolean", "datetime", "array", "object", "any"]
 Scalar = str | int | float | bool
@@ -119,8 +118,7 @@ def read(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> tuple[dic
         sent = arguments.get(name)
         if sent is None:
             if declared.required:
-                missing = refusals.missing((name,), SCHEMA_TYPES[declared.type])
-                faults.append(Fault.of("required", missing, f"required input '{name}' is missing"))
+                faults.append(refusals.missing((name,), SCHEMA_TYPES[declared.type]))
             elif not isinstance(declared.default, Unset):
                 # A copy, for whoever gets it may change what is within.
                 default = declared.default
@@ -130,11 +128,12 @@ def read(inputs: Mapping[str, Input], arguments: Mapping[str, Any]) -> tuple[dic
             values[name] = declared.accepted(sent)
         except ValueError as reason:
             text = f"type validation failed: {reason}"
-            if declared.enum is None:
-                issue = Issue((name,), text, sent, f"Expected type: {SCHEMA_TYPES[declared.type]}.")
+            if declared.enum is not None:
+                fault = refusals.not_an_option((name,), sent, declared.enum, "type", why=text)
             else:
-                issue = refusals.not_an_option((name,), sent, declared.enum)
-            faults.append(Fault.of("type", issue, text))
+                advice = f"Expected type: {SCHEMA_TYPES[declared.type]}."
+                fault = Fault.of("type", (name,), text, advice, sent=refusals.shown(sent), why=text)
+            faults.append(fault)
     return values, faults
 
 

@@ -99,7 +99,6 @@ class Result:
     """The result of a call. ``content`` holds MCP's content blocks, ``structured`` its structuredContent.
 
     ``data`` is the value that the content was written from. ``blocks`` are those of the content that are not data.
-    Of a failure ``message`` is the bare sentence, ``retry_after`` in seconds.
     """
 
     content: list[dict[str, Any]]
@@ -107,8 +106,6 @@ class Result:
     structured: dict[str, Any] | None = None
     data: Any = NOTHING
     blocks: Blocks = NO_BLOCKS
-    message: str | None = None
-    retry_after: float | None = None
 
     def wire(self) -> dict[str, Any]:
         """As the result of ``tools/call``."""
@@ -190,7 +187,7 @@ def response(data: Any = None) -> Response:
 
 def error(message: str, code: str | None = None) -> Result:
     """Return a failure with one sentence."""
-    return failed(tool_error_text(message, code=code), message)
+    return failed(tool_error_text(message, code=code))
 
 
 def tool_error(
@@ -219,7 +216,7 @@ def tool_error(
         details=details,
         retry_after=retry_after,
     )
-    return failed(text, sentence, retry_after=retry_after, is_error=severity != "warning")
+    return failed(text, is_error=severity != "warning")
 
 
 def required(field: str) -> Result:
@@ -227,7 +224,7 @@ def required(field: str) -> Result:
     message = f'Required field "{field}" is missing.'
     recovery = f'Provide the "{field}" parameter and retry.'
     text = tool_error_text(message, code="MISSING_REQUIRED_FIELD", recovery=recovery)
-    return failed(text, message)
+    return failed(text)
 
 
 # --- any value ------------------------------------------------------------------------------------------------
@@ -290,6 +287,6 @@ def text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def failed(text: str, message: str, *, retry_after: float | None = None, is_error: bool = True) -> Result:
-    """The result of a call that failed: ``text`` is in its envelope, ``message`` the bare sentence."""
-    return Result([text_block(text)], is_error, message=message, retry_after=retry_after)
+def failed(text: str, *, is_error: bool = True) -> Result:
+    """The result of a call that failed, with a ``text`` in its envelope."""
+    return Result([text_block(text)], is_error)

@@ -1,5 +1,5 @@
 """JSON Schema with bounds: ``checker`` compiles a schema and judges values by it, ``cost`` bounds the work beforehand,
-``wording`` is what is said of a mistake.
+``results.refusals`` has the words for a mistake.
 
 The judge is ``jsonschema-rs``: it fetches nothing here, and its expressions take a time that is linear in the text. It
 has no bound of its own, so a hostile schema could hold whoever asks: what may take long is refused with OutOfSteps

@@ -12,86 +12,23 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from adapter.rules.results import refusals
-from adapter.rules.results.refusals import AsShown, Issue
+from adapter.rules.results.refusals import Fault
 from adapter.rules.schema.cost import PARTS, STEPS, Cost, SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.events import shortened
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
-
-_LONGEST = 300
 _LONGEST_SENT = 80
-_LONGEST_POINTER = 1_000
 
 MASK = "The value"
 """What a value is called in a message where it is long."""
-
-SchemaPath = tuple[str | int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing that is wrong with arguments: of a missing member the path is its own.
-
-    ``keyword`` is the schema's, ``message`` what programs read. ``issue`` is for models, ``sentence`` for whoever reads
-    of the first fault only.
-    """
-
-    keyword: str
-    path: SchemaPath
-    message: str
-    issue: Issue
-    sentence: str
-
-    @classmethod
-    def of(
-        cls, keyword: str, issue: Issue, why: str, message: str | None = None, field: str | None = None
-    ) -> Fault:
-        """The fault of an issue; ``why`` is the reason in its sentence, and the message where there is no other."""
-        sentence = f"input validation failed: validation error for field '{field or issue.field}': {why}"
-        return cls(keyword, issue.path, why if message is None else message, issue, sentence)
-
-    @property
-    def pointer(self) -> str:
-        """The path as a JSON Pointer."""
-        parts = (shortened(str(part), _LONGEST_POINTER) for part in self.path)
-        pointer = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
-        return shortened(pointer, _LONGEST_POINTER)
-
-    @property
-    def error(self) -> dict[str, str]:
-        """The fault as the HTTP API has it: ``path`` (a JSON Pointer), ``message`` and ``keyword``."""
-        return {"path": self.pointer, "message": self.message, "keyword": self.keyword}
-
-    def written(self) -> dict[str, Any]:
-        """The fault as JSON, for ``read_fault``."""
-        issue = self.issue
-        sent = None if issue.sent is refusals.MISSING else str(issue.shown)
-        return {
-            "keyword": self.keyword,
-            "path": [
-                shortened(part, _LONGEST_POINTER) if isinstance(part, str) else part for part in self.path
-            ],
-            "message": self.message,
-            "issue": [issue.message, sent, issue.advice],
-            "sentence": self.sentence,
-        }
-
-
-def read_fault(written: Mapping[str, Any]) -> Fault:
-    """The fault that was written."""
-    path = tuple(written["path"])
-    message, sent, advice = written["issue"]
-    issue = Issue(path, message, refusals.MISSING if sent is None else AsShown(sent), advice)
-    return Fault(written["keyword"], path, written["message"], issue, written["sentence"])
 
 
 def fault_of(error: ValidationError, schema: Any) -> Fault:
@@ -99,29 +36,26 @@ def fault_of(error: ValidationError, schema: Any) -> Fault:
     from jsonschema_rs import ValidationErrorKind as Kind
 
     path, kind = tuple(error.instance_path), error.kind
-    message = message_of(error)
+    keyword, message = _NAMES.get(kind.name, kind.name), message_of(error)
     match kind:
         case Kind.Required(name):
-            issue = refusals.missing((*path, name), _expected(schema, error.schema_path[:-1], name))
-            return Fault.of("required", issue, f"required input '{issue.field}' is missing", message)
+            expected = _expected(schema, error.schema_path[:-1], name)
+            return refusals.missing((*path, name), expected, message)
         case Kind.AdditionalProperties(names):
-            return unrecognized(path, names)
+            return refusals.unrecognized(path, names)
+    # Only here: of one that lacks members or has too many, all of it would be made anew for each fault.
+    sent = error.instance
+    match kind:
         case Kind.Enum(options):
-            issue = refusals.not_an_option(path, error.instance, options)
+            return refusals.not_an_option(path, sent, options, keyword, message=message)
         case Kind.Constant(value):
-            issue = refusals.not_an_option(path, error.instance, [value])
+            return refusals.not_an_option(path, sent, [value], keyword, message=message)
         case Kind.Format(name):
-            issue = Issue(path, f"Invalid {name}", error.instance, f"Expected format: {name}.")
-        case _:
-            types = _types(error)
-            issue = (
-                refusals.wrong_type(path, error.instance, " or ".join(types))
-                if types
-                else Issue(path, message, error.instance)
-            )
-    return Fault.of(
-        _NAMES.get(kind.name, kind.name), issue, f"type validation failed: {issue.message}", message
-    )
+            problem, advice = f"Invalid {name}", f"Expected format: {name}."
+            return Fault.of(keyword, path, problem, advice, sent=refusals.shown(sent), message=message)
+    if types := _types(error):
+        return refusals.wrong_type(path, sent, " or ".join(types), keyword, message)
+    return Fault.of(keyword, path, message, sent=refusals.shown(sent), message=message)
 
 
 _NAMES: Mapping[str, str] = {"falseSchema": "false"}
@@ -135,23 +69,7 @@ def message_of(error: ValidationError) -> str:
             json.dumps(error.instance, default=str) if _weight(error.instance, _LONGEST_SENT) >= 0 else MASK
         )
         text = text.replace(MASK, shown, 1) if len(shown) <= _LONGEST_SENT else text
-    return _cut(text)
-
-
-def unrecognized(path: SchemaPath, names: Sequence[str]) -> Fault:
-    """Members that may not be there."""
-    issue = refusals.unrecognized(path, names)
-    first = shortened(".".join(shortened(str(part), _LONGEST) for part in (*path, names[0])), _LONGEST)
-    text = f"unknown input field '{first}'"
-    listed = ", ".join(f"'{shortened(name, _LONGEST)}'" for name in islice(names, _LONGEST // 4))
-    verb = "was" if len(names) == 1 else "were"
-    message = _cut(f"Additional properties are not allowed ({listed} {verb} unexpected)")
-    return Fault.of("additionalProperties", issue, text, message, first)
-
-
-def uncheckable(sentence: str) -> Fault:
-    """Arguments that nobody can judge, and why not."""
-    return Fault.of("schema", Issue((), sentence), sentence)
+    return refusals.one_line(text)
 
 
 def _types(error: ValidationError) -> Sequence[str]:
@@ -195,10 +113,6 @@ def _weight(value: Any, left: int) -> int:
         if left < 0:
             break
     return left
-
-
-def _cut(text: str) -> str:
-    return shortened(text.partition("\n")[0], _LONGEST)
 
 
 MOST_FAULTS = 100
@@ -273,12 +187,12 @@ class Checker:
                 found = self._found(_spelled_out(given), steps)
             except (ValueError, RecursionError):
                 # The library takes only so many levels.
-                return Judgement([uncheckable(TOO_DEEP)], taken)
+                return Judgement([refusals.uncheckable(TOO_DEEP)], taken)
         faults = {(fault.path, fault.message): fault for fault in found}
         if self._declared is not None and isinstance(given, dict):
             unknown = [name for name in given if name not in self._declared]
             if unknown:
-                undeclared = unrecognized((), unknown)
+                undeclared = refusals.unrecognized((), unknown)
                 faults[undeclared.path, undeclared.message] = undeclared
         ordered = sorted(faults.values(), key=lambda fault: fault.keyword == "additionalProperties")
         return Judgement(ordered, taken)

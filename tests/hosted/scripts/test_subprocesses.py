@@ -20,7 +20,7 @@ from adapter.hosted.scripts.references import ScriptFailed, ScriptInvalid, Scrip
 from adapter.hosted.scripts.scripts import CodeLoader
 from adapter.hosted.scripts.subprocesses import Confinement, Starts
 from adapter.pipeline.call import Code
-from adapter.rules.results.outcomes import Result, ToolUserError
+from adapter.rules.results.outcomes import Result, ToolUserError, error
 from tests.hosted.serving import LOG
 from tests.waiting import until
 
@@ -109,7 +109,7 @@ async def test_results_of_the_api_keep_what_they_are(load: Load) -> None:
     source += "def run(payload): return error('gone', 'NOT_FOUND') if payload else success({'a': 1})"
     failed = await called(load(source, "script.py#run"))
     assert isinstance(failed, Result)
-    assert (failed.is_error, failed.message) == (True, "gone")
+    assert failed.is_error and failed.content == error("gone", "NOT_FOUND").content
     made = await called(load(source, "script.py#run"), None)
     assert (made.is_error, made.data, made.content[0]["text"]) == (False, {"a": 1}, '{\n  "a": 1\n}')
 

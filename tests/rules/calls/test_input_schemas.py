@@ -38,7 +38,7 @@ def refusal(whole: DeclaredInputs, **arguments: Any) -> InputsRefused:
 
 def told(whole: DeclaredInputs, **arguments: Any) -> list[str]:
     """What callers read of each fault."""
-    return [f"{fault.issue.field}: {fault.issue.text}" for fault in refusal(whole, **arguments).faults]
+    return [f"{fault.field}: {fault.text}" for fault in refusal(whole, **arguments).faults]
 
 
 # --- scalars --------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def test_v5_all_that_is_wrong_is_told_at_once() -> None:
         "'n': type validation failed: expected int, got a string that spells none",
         "'hack': unknown input field 'hack'",
     ]
-    assert [f"{fault.issue.field}: {fault.issue.text}" for fault in checked] == [
+    assert [f"{fault.field}: {fault.text}" for fault in checked] == [
         "age: 151 is greater than the maximum of 150 You sent: 151.",
         "email: Invalid email You sent: 'ann'. Expected format: email.",
     ]

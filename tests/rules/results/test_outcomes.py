@@ -146,7 +146,7 @@ def test_v8_error_is_the_golden_string() -> None:
     assert text_of(error("bad <thing>")) == "<tool_error>\n<message>bad &lt;thing></message>\n</tool_error>"
     assert text_of(error("no", "NOT_FOUND")).startswith('<tool_error code="NOT_FOUND">\n')
     assert error("no").is_error
-    assert error("no", "X").message == "no"
+    assert "<message>no</message>" in text_of(error("no", "X"))
 
 
 def test_v8_tool_error_in_full_is_the_golden_string() -> None:
@@ -168,7 +168,7 @@ def test_v8_tool_error_in_full_is_the_golden_string() -> None:
         "<retry_after>30 seconds</retry_after>\n"
         "</tool_error>"
     )
-    assert (failure.is_error, failure.retry_after) == (True, 30)
+    assert failure.is_error
 
 
 def test_v8_a_warning_is_no_error() -> None:
@@ -186,7 +186,6 @@ def test_v8_a_wait_that_is_none_is_left_out(seconds: float) -> None:
     """Nobody is told to wait for infinity."""
     failure = tool_error("X", retry_after=seconds)
     assert "retry_after" not in text_of(failure)
-    assert failure.retry_after is None
 
 
 def test_w14_attributes_cannot_be_left() -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from adapter.rules.results import refusals
-from adapter.rules.results.refusals import Issue
 from adapter.rules.schema.checker import MOST_FAULTS, compile_schema
 from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid
 
@@ -35,16 +34,12 @@ USER = {
 }
 
 
-def issues(schema: dict[str, Any], arguments: Any, **more: bool) -> list[Issue]:
-    return [fault.issue for fault in compile_schema(schema, **more).judged(arguments).faults]
-
-
 def errors(schema: dict[str, Any], arguments: Any, **more: bool) -> list[dict[str, str]]:
     return [fault.error for fault in compile_schema(schema, **more).judged(arguments).faults]
 
 
 def texts(schema: dict[str, Any], arguments: Any, **more: bool) -> list[tuple[str, str]]:
-    return [(issue.field, issue.text) for issue in issues(schema, arguments, **more)]
+    return [(fault.field, fault.text) for fault in compile_schema(schema, **more).judged(arguments).faults]
 
 
 def sentence(schema: dict[str, Any], arguments: Any, **more: bool) -> str:
@@ -90,7 +85,7 @@ def test_a_long_value_does_not_drown_the_message() -> None:
     """Neither in what models read nor in what programs do."""
     (fault,) = compile_schema({"properties": {"a": {"maxLength": 3}}}).judged({"a": "x" * 5000}).faults
     assert fault.message == "The value is longer than 3 characters"
-    assert len(fault.issue.text) < 120
+    assert len(fault.text) < 120
 
 
 def test_h10_the_sentence_tells_of_the_first_fault() -> None:
@@ -148,7 +143,7 @@ def test_v5_strict_refuses_what_is_not_declared(schema: dict[str, Any]) -> None:
     """A tool that declares no parameters at all takes none."""
     assert compile_schema(schema).judged({"q": 1}).faults == []
     (fault,) = compile_schema(schema, strict=True).judged({"q": 1}).faults
-    assert fault.issue == refusals.unrecognized((), ["q"])
+    assert fault == refusals.unrecognized((), ["q"])
     assert errors(schema, {"q": 1}, strict=True) == [
         {
             "path": "",
@@ -269,7 +264,7 @@ def test_what_is_at_fault_is_what_the_standard_says(schema: Any, value: Any) -> 
     schema_before, value_before = copy.deepcopy(schema), copy.deepcopy(value)
     faults = compile_schema(schema).judged(value).faults
     assert (faults == []) == Draft202012Validator(schema).is_valid(value)
-    assert all(fault.issue.text and fault.message and fault.keyword for fault in faults)
+    assert all(fault.text and fault.message and fault.keyword for fault in faults)
     assert (schema, value) == (schema_before, value_before)
 
 
@@ -325,7 +320,7 @@ def test_a_draft_of_json_schema_can_be_referred_to() -> None:
     checker = compile_schema({"properties": {"schema": {"$ref": uri}}})
     assert checker.judged({"schema": {"type": "object"}}, steps=None).faults == []
     (fault,) = checker.judged({"schema": {"properties": {"a": {"minLength": -1}}}}, steps=None).faults
-    assert fault.pointer == "/schema/properties/a/minLength"
+    assert fault.error["path"] == "/schema/properties/a/minLength"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ LONGEST = 2048
 
 def unformatted(schema: Any, value: Any) -> list[tuple[Any, str, str]]:
     faults = compile_schema(schema, formats=True).judged(value).faults
-    return [(fault.path, fault.keyword, fault.issue.message) for fault in faults if fault.keyword == "format"]
+    return [(fault.path, fault.keyword, fault.problem) for fault in faults if fault.keyword == "format"]
 
 
 IN = {
