@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import hashlib
 import json
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,10 +33,9 @@ from adapter.rules.last_used import LastUsed, Weight
 from adapter.rules.presenters.presenters import SELECT
 from adapter.rules.results import refusals
 from adapter.rules.results.refusals import Fault, uncheckable, wrong_type
-from adapter.rules.schema.checker import Checker, compile_schema
+from adapter.rules.schema.checker import Checker, compile_schema, holds_infinity
 from adapter.rules.schema.cost import STEPS, OutOfSteps, SchemaInvalid, SchemaTooLarge, weight
 from adapter.rules.text.json_values import NotJson
-from adapter.wire.envelope import ODD_VALUES
 
 STEPS_AT_ONCE = 20_000
 """Steps of one check on the event loop."""
@@ -204,30 +202,13 @@ def quickly_written(value: Any) -> bytes | None:
 def written(value: Any) -> bytes:
     """Return any schema or value as JSON. Raises SchemaInvalid for one that is nested too deeply."""
     quick = quickly_written(value)
-    if quick is not None and not (b"null" in quick and _holds_infinity(value)):
+    if quick is not None and not (b"null" in quick and holds_infinity(value)):
         return quick
     # Lone surrogates and big integers are legal. In pieces, so that other threads have their turns meanwhile.
     try:
         return "".join(map(_legal, _ENCODER.iterencode(value))).encode()
     except (RecursionError, TypeError, ValueError):
         raise SchemaInvalid("The schema, or the value, is nested too deeply.") from None
-
-
-def _holds_infinity(value: Any) -> bool:
-    """Tell whether the value holds a number that was beyond any float, such as 1e999; orjson writes it as null."""
-    waiting: list[Any] = [value]
-    for _ in range(ODD_VALUES):
-        if not waiting:
-            break
-        one = waiting.pop()
-        if isinstance(one, float) and math.isinf(one):
-            return True
-        if isinstance(one, Mapping):
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
-    # JSON of more values is refused where it holds such numbers.
-    return False
 
 
 def _legal(piece: str) -> str:

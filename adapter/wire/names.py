@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from adapter.errors import BadJson
-
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
 
@@ -172,9 +170,20 @@ def shown_key(text: str) -> str:
 # --- any JSON -------------------------------------------------------------------------------------------------
 
 
-def repeats_a_key(doc: bytes) -> bool:
-    """Tell whether any object in a valid JSON text has a key twice. Raises BadJson for one that is too deep."""
-    if _surely_unique(doc):
+def repeats_a_key(doc: bytes, value: Any = None) -> bool:
+    """Tell whether any object in a valid JSON text has a key twice, or is too deep to tell. ``value`` is what the text
+    says, where that was read.
+    """
+    try:
+        # What is written as it came has each key once, and most is written like that.
+        value = orjson.loads(doc) if value is None else value
+        if orjson.dumps(value) == doc:
+            return False
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        pass
+    # Counting takes a third of the time of a look at every pair. Without a backslash every quote begins or ends a
+    # text, and a key that repeats is missing among the parsed texts.
+    if value is not None and b"\\" not in doc and _has_a_text_for_each_quote(doc, value):
         return False
     repeated = False
 
@@ -187,26 +196,8 @@ def repeats_a_key(doc: bytes) -> bool:
     try:
         decoder.decode(doc.decode())
     except RecursionError:
-        raise BadJson from None
+        return True
     return repeated
-
-
-def _surely_unique(doc: bytes) -> bool:
-    """True only if no key repeats; counting takes a third of the time of a look at every pair.
-
-    What is written as it came has each key once, and most clients write like that. Without a backslash every quote
-    begins or ends a text, and a key that repeats is missing among the parsed texts.
-    """
-    try:
-        value = orjson.loads(doc)
-        if orjson.dumps(value) == doc:
-            return True
-    except orjson.JSONDecodeError:
-        return False
-    except orjson.JSONEncodeError:
-        # It is nested deeper than is written.
-        pass
-    return b"\\" not in doc and _has_a_text_for_each_quote(doc, value)
 
 
 def _has_a_text_for_each_quote(doc: bytes, parsed: Any) -> bool:

@@ -422,7 +422,6 @@ def test_a_key_is_found_twice_wherever_it_is(doc: bytes, found: bool) -> None:
     assert repeats_a_key(doc) is found
 
 
-def test_what_is_too_deep_is_refused() -> None:
+def test_what_is_too_deep_counts_as_repeated() -> None:
     """Nobody says that nothing repeats where nobody could look."""
-    with pytest.raises(BadJson):
-        repeats_a_key(b"[" * 100_000 + b"]" * 100_000)
+    assert repeats_a_key(b"[" * 100_000 + b"]" * 100_000)

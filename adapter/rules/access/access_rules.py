@@ -17,8 +17,6 @@ from enum import Enum
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-import orjson
-
 from adapter.errors import BadJson, ToolUnknown
 from adapter.rules.access.principals import Caller, is_of_token, name_of, principals_named
 from adapter.rules.text.expressions import NamePattern, name_reading, uri_part_reading, uri_reading
@@ -34,7 +32,7 @@ from adapter.rules.tools.lists import (
 )
 from adapter.wire.ambiguity import stands_twice
 from adapter.wire.envelope import INVALID_PARAMS, METHOD_NOT_FOUND, error_response, parse
-from adapter.wire.names import Names
+from adapter.wire.names import Names, repeats_a_key
 from adapter.wire.outline import Outline
 from adapter.wire.piecewise import Piecewise, one_piece
 
@@ -377,12 +375,4 @@ def _certain_name(raw: bytes, shape: ListShape) -> str | None:
     name, names = value.get(shape.name) if isinstance(value, dict) else None, _OF_ENTRY[shape]
     if not isinstance(name, str) or names.second_spelling(value) is not None:
         return None
-    return name if _is_written_once(raw, value) or not stands_twice(raw, names) else None
-
-
-def _is_written_once(raw: bytes, value: object) -> bool:
-    """True only if no key stands twice: what is written again with the same bytes has each key once."""
-    try:
-        return orjson.dumps(value) == raw
-    except orjson.JSONEncodeError:
-        return False
+    return None if repeats_a_key(raw, value) and stands_twice(raw, names) else name

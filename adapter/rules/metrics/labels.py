@@ -10,19 +10,13 @@ from adapter.errors import BadJson
 from adapter.rules.calls.request_outcomes import OK, UNANSWERED, RequestOutcome, data_of_events
 from adapter.rules.metrics.catalogue import OTHER
 from adapter.wire.envelope import Batch, Envelope, list_at, parse, value_at
+from adapter.wire.eras import LEGACY_VERSIONS, MODERN_VERSIONS
+from adapter.wire.names import METHODS as METHODS_OF_MCP
 
-_METHODS = frozenset(
-    {
-        *("completion/complete", "elicitation/create", "initialize", "logging/setLevel", "ping"),
-        *("notifications/cancelled", "notifications/initialized", "notifications/message"),
-        *("notifications/progress", "notifications/roots/list_changed", "prompts/get", "prompts/list"),
-        *("resources/list", "resources/read", "resources/subscribe", "resources/templates/list"),
-        *("resources/unsubscribe", "roots/list", "sampling/createMessage", "server/discover"),
-        *("subscriptions/listen", "tasks/cancel", "tasks/get", "tasks/list", "tasks/result", "tasks/update"),
-        *("tools/call", "tools/list"),
-    }
-)
-_VERSIONS = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"})
+_METHODS = (METHODS_OF_MCP.plain - {"notifications/tasks/status"}) | {
+    *("elicitation/create", "notifications/message", "roots/list", "sampling/createMessage"),
+}
+_VERSIONS = frozenset((*LEGACY_VERSIONS, *MODERN_VERSIONS))
 _CODES = frozenset(
     {-32700, -32600, -32601, -32602, -32603, -32042, -32001, -32002, -32003, -32004, *range(-32024, -32009)}
 )

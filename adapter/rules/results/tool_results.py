@@ -6,14 +6,12 @@ which nothing changes is returned as the same object.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from adapter.rules.files.structured_artifacts import Shown
 from adapter.wire import spans
+from adapter.wire.envelope import dump
 from adapter.wire.scan import byte, end_of_value, skip_space, text_pieces
 
 Withhold = Callable[[str], str]
@@ -108,7 +106,7 @@ def without_paths(response: bytes, withheld: Withhold) -> bytes:
 
 def rpc_result(id_bytes: bytes, result: Mapping[str, Any]) -> bytes:
     """A whole JSON-RPC response; ``id_bytes`` is the request's id as it was spelled."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_bytes, _json(result))
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_bytes, dump(result))
 
 
 def tool_result(
@@ -179,12 +177,12 @@ def _with(
     content = parts.get("content")
     has_list = content is not None and byte(response, content[0]) == _ARRAY
     if content is not None and has_list and blocks:
-        patches.append(_last(response, content[1], b",".join(map(_json, blocks))))
+        patches.append(_last(response, content[1], b",".join(map(dump, blocks))))
     if has_list and "_meta" not in parts and not failed:
         # All that most results need.
         if meta:
             tail = max(end for _, end in parts.values())
-            patches.append((tail, tail, b',"_meta":' + _json(meta)))
+            patches.append((tail, tail, b',"_meta":' + dump(meta)))
         return _patched(response, sorted(patches))
     seen = _patched(response, sorted(patches))
     if seen is not response:
@@ -192,7 +190,7 @@ def _with(
     edits = list(_meta_edits(seen, parts, meta))
     if blocks and (content is None or response.startswith(b"null", content[0])):
         # Content that is no list is not a place for any.
-        edits.append(spans.Insert(("result", "content"), _json(blocks)))
+        edits.append(spans.Insert(("result", "content"), dump(blocks)))
     if failed:
         edits.append(spans.Insert(("result", "isError"), b"true"))
     return spans.edit(seen, edits) if edits else seen
@@ -204,7 +202,7 @@ def _listed(response: bytes, structured: spans.Span | None, listing: _Listing) -
         taken = {member.key for member in spans.members(response, structured[0])}
         for name, files in listing:
             if name not in taken:
-                yield _last(response, structured[1], b'"%b":%b' % (name.encode("ascii"), _json(files)))
+                yield _last(response, structured[1], b'"%b":%b' % (name.encode("ascii"), dump(files)))
                 return
 
 
@@ -235,9 +233,9 @@ def _meta_edits(response: bytes, parts: _Parts, meta: Mapping[str, Any]) -> Iter
     there = _text(response, parts.get("_meta"))
     if not there or there.startswith(b"{"):
         for key, value in meta.items():
-            yield spans.Insert(("result", "_meta", key), _json(value))
+            yield spans.Insert(("result", "_meta", key), dump(value))
     elif meta:
-        yield spans.Insert(("result", "_meta"), _json(meta))
+        yield spans.Insert(("result", "_meta"), dump(meta))
 
 
 def _spares(withheld: Withhold, response: bytes) -> bool:
@@ -292,7 +290,7 @@ def _seen(
                     seen = withheld(text)
                     if seen != text:
                         steps = range(0, len(seen), LONG_TEXT)
-                        yield begin, stop, b"".join(_json(seen[at : at + LONG_TEXT])[1:-1] for at in steps)
+                        yield begin, stop, b"".join(dump(seen[at : at + LONG_TEXT])[1:-1] for at in steps)
             key = b""
         at = response.find(b'"', string_end, end)
 
@@ -314,11 +312,3 @@ def _parts_of_text(response: bytes, at: int, end: int) -> Iterator[tuple[int, in
 
 def _text(response: bytes, span: spans.Span | None) -> bytes:
     return b"" if span is None else response[span[0] : span[1]]
-
-
-def _json(value: Any) -> bytes:
-    try:
-        return orjson.dumps(value)
-    except orjson.JSONEncodeError:
-        # A lone surrogate, which a file's name may hold: in ASCII it is legal.
-        return json.dumps(value).encode("ascii")

@@ -21,6 +21,7 @@ from adapter.rules.results import refusals
 from adapter.rules.results.refusals import Fault
 from adapter.rules.schema.cost import PARTS, STEPS, Cost, SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.events import shortened
+from adapter.wire.envelope import ODD_VALUES
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -202,7 +203,7 @@ class Checker:
             return ()
         if steps is not None:
             self._cost.tell(value, steps)
-        if _is_beyond(value):
+        if holds_infinity(value):
             value = _spelled_out(value)
         errors = islice(self._validator.iter_errors(value), MOST_FAULTS)
         return [fault_of(error, self._schema) for error in errors]
@@ -299,13 +300,14 @@ def _without(schema: Any, path: Sequence[str | int]) -> tuple[Any, str]:
     return {**schema, first: part}, pattern
 
 
-def _is_beyond(value: Any) -> bool:
-    """Tell whether the value holds a number beyond all floats, such as 1e999."""
+def holds_infinity(value: Any) -> bool:
+    """Tell whether the value holds a number that was beyond any float, such as 1e999; orjson writes it as null."""
     waiting = [value]
-    for one in waiting:
+    # JSON of more values is refused where it holds such numbers.
+    for one in islice(waiting, ODD_VALUES):
         if isinstance(one, float) and math.isinf(one):
             return True
-        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        waiting += one.values() if isinstance(one, Mapping) else one if isinstance(one, list) else ()
     return False
 
 

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import orjson
-
 from adapter.rules.text.canonical_json import canonical
 from adapter.wire.ambiguity import stands_twice
 from adapter.wire.envelope import dump, parse
-from adapter.wire.names import TOOL
+from adapter.wire.names import TOOL, repeats_a_key
 from adapter.wire.piecewise import Piecewise, one_piece
 
 KNOWN = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
@@ -74,7 +72,7 @@ def read_tool(raw: bytes, value: object = None) -> Tool | None:
     form = canonical({key: value[key] for key in KNOWN if key in value})
     unknown = _digest_of_others(value)
     doubtful = not TOOL.plain.issuperset(value) and TOOL.second_spelling(value) is not None
-    if _has_duplicates(raw, value):
+    if repeats_a_key(raw, value):
         unknown = _digest(unknown.encode("ascii") + raw)
         doubtful = doubtful or stands_twice(raw, TOOL)
     return Tool(value["name"], raw, _digest(form), unknown, form, doubtful)
@@ -84,31 +82,11 @@ def is_doubtful(raw: bytes, value: dict[str, Any]) -> bool:
     """Tell whether another reader of these bytes may find another definition than ``value``, which was read in them."""
     if not TOOL.plain.issuperset(value) and TOOL.second_spelling(value) is not None:
         return True
-    return _has_duplicates(raw, value) and stands_twice(raw, TOOL)
+    return repeats_a_key(raw, value) and stands_twice(raw, TOOL)
 
 
 def pinned(tool: Tool) -> PinnedTool:
     return PinnedTool(tool.known, tool.unknown, tool.form)
-
-
-def _has_duplicates(raw: bytes, value: dict[str, Any]) -> bool:
-    # Most definitions are spelled as orjson spells them, and then no key stands twice.
-    try:
-        if orjson.dumps(value) == raw:
-            return False
-    except orjson.JSONEncodeError:
-        pass
-    found = False
-
-    def pairs(members: list[tuple[str, Any]]) -> None:
-        nonlocal found
-        found = found or len(dict(members)) < len(members)
-
-    try:
-        json.JSONDecoder(object_pairs_hook=pairs, parse_int=str).decode(raw.decode("utf-8"))
-    except RecursionError:
-        return True
-    return found
 
 
 def _digest_of_others(value: dict[str, Any]) -> str:
