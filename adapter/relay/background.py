@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from adapter.errors import StoreUnavailable
 from adapter.rules.last_used import LastUsed
 from adapter.wire.piecewise import Apart, Piecewise
 from adapter.wire.scan import values_at_most
@@ -41,6 +43,17 @@ _LONG = 1 << 20
 
 _reading = ThreadPoolExecutor(1, thread_name_prefix="messages")
 """One message at a time, so that the loop shares its processor with one thread only."""
+
+ROWS = 32
+"""Rows that are looked at together."""
+
+RESTS = 4
+"""Times as long as a look at rows took that nothing is looked at: a fifth of the time is spent on it at most, however
+often they may have changed.
+"""
+
+AGAIN = 1.0
+"""Seconds after which a store that failed is asked again."""
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -161,6 +174,58 @@ class BackgroundTasks:
     async def close(self) -> None:
         """Stop what still runs."""
         await _stop(self._running)
+
+
+class RowLooks(Generic[K, T]):
+    """Looks at rows of the store in the ``background``, by their keys and with what is known of them: a few together,
+    and again where that raises StoreUnavailable. Between two looks there are ``pause`` seconds at least.
+
+    Those of which others have said that they changed come first, and without a rest.
+    """
+
+    def __init__(
+        self, look: Callable[[K, T], Awaitable[None]], background: BackgroundTasks, pause: float = 0.0
+    ) -> None:
+        self._look = look
+        self._background = background
+        self._pause = pause
+        self._told: dict[K, T] = {}
+        self._unsure: dict[K, T] = {}
+        self._is_looking = False
+
+    def __repr__(self) -> str:
+        state = "looking" if self._is_looking else "done"
+        return f"<RowLooks: {state}, {len(self._told) + len(self._unsure)} waiting>"
+
+    def add(self, rows: Mapping[K, T], *, told: bool = False) -> None:
+        """Look at these rows; ``told``: others have said that just these changed."""
+        (self._told if told else self._unsure).update(rows)
+        if rows and not self._is_looking:
+            self._is_looking = True
+            self._background.run(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while waiting := self._told or self._unsure:
+                is_told = waiting is self._told
+                batch = [(key, waiting.pop(key)) for key in list(islice(waiting, ROWS))]
+                began = time.monotonic()
+                looks = (self._look(key, known) for key, known in batch)
+                failed: dict[K, T] = {}
+                for row, outcome in zip(
+                    batch, await asyncio.gather(*looks, return_exceptions=True), strict=True
+                ):
+                    if isinstance(outcome, StoreUnavailable):
+                        failed[row[0]] = row[1]
+                    elif outcome is not None:
+                        raise outcome
+                self._unsure |= failed
+                if failed:
+                    await asyncio.sleep(AGAIN)
+                elif not is_told:
+                    await asyncio.sleep(max(self._pause, RESTS * (time.monotonic() - began)))
+        finally:
+            self._is_looking = False
 
 
 async def _stop(tasks: Iterable[asyncio.Task[Any]]) -> None:

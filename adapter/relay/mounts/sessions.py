@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
 from adapter.errors import AdapterError
-from adapter.relay.background import BackgroundTasks, SingleFlight, run_beside
+from adapter.relay.background import BackgroundTasks, RowLooks, SingleFlight, run_beside
 from adapter.relay.call.dispatch import CLOSE_SECONDS
 from adapter.relay.exchange import ClientRequest, ClientResponse, Exchanges, Sender, forwardable
 from adapter.relay.http_api.callers import whole_body
@@ -147,9 +147,8 @@ class MountSessions(StoreListener):
         self._opening = SingleFlight[tuple[str, str], None]()
         # Sessions at servers that other processes may open while a stream waits for their words here, by their keys.
         self._awaited: dict[str, tuple[MountSession, Server]] = {}
-        self._looks = BackgroundTasks()
-        self._unseen: set[str] = set()
-        self._is_looking = False
+        self._background = BackgroundTasks()
+        self._looks = RowLooks(self._look, self._background, LOOK_AGAIN)
         if sessions.store.shared:
             sessions.store.listeners.append(self)
 
@@ -308,36 +307,23 @@ class MountSessions(StoreListener):
 
     def row_changed(self, table: str, key: str) -> None:
         """See StoreListener."""
-        if table == TABLE and key in self._awaited:
-            self._look_at((key,))
+        if table == TABLE and (awaited := self._awaited.get(key)) is not None:
+            self._looks.add({key: awaited}, told=True)
 
     def rows_unknown(self) -> None:
         """See StoreListener."""
-        self._look_at(self._awaited)
+        # A store that tells of any change all the time is not asked for everything as often.
+        self._looks.add(self._awaited)
 
-    def _look_at(self, keys: Iterable[str]) -> None:
-        self._unseen.update(keys)
-        if self._unseen and not self._is_looking:
-            self._is_looking = True
-            self._looks.run(self._look())
-
-    async def _look(self) -> None:
-        """Look for what is awaited, and again for what others may have opened meanwhile."""
-        while keys := self._unseen:
-            self._unseen = set()
-            for key in keys:
-                if (awaited := self._awaited.get(key)) is not None:
-                    with suppress(AdapterError):
-                        await self.is_open(*awaited)
-            # A store that tells of any change all the time is not asked for everything as often.
-            await asyncio.sleep(LOOK_AGAIN if len(keys) > 1 else 0)
-        self._is_looking = False
+    async def _look(self, key: str, awaited: tuple[MountSession, Server]) -> None:
+        if key in self._awaited:
+            await self.is_open(*awaited)
 
     async def leave(self) -> None:
         """Stop looking for what other processes do."""
         if self in self._sessions.store.listeners:
             self._sessions.store.listeners.remove(self)
-        await self._looks.close()
+        await self._background.close()
 
     async def is_gone(self, session: MountSession, server: Server) -> bool:
         """Tell whether the time of the session at that server is over: then the next request opens it anew. One that

@@ -9,13 +9,11 @@ possible, for a GET stream may be silent for ever, so nobody would find out that
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from weakref import WeakValueDictionary
 
-from adapter.errors import StoreUnavailable
-from adapter.relay.background import nothing
+from adapter.relay.background import BackgroundTasks, RowLooks, nothing
 from adapter.relay.sessions.session import TABLE, UNNAMED, Session
 from adapter.rules.access.sessions import SessionRecord, SessionState
 from adapter.state.port import STALE, RowReads, StoreListener
@@ -34,17 +32,6 @@ MOST_MISSED = 10_000
 
 SLICE = 2000
 """Sessions that are looked at in one turn of the loop, which takes about a millisecond."""
-
-AT_ONCE = 32
-"""Sessions whose rows are read at the same time."""
-
-RESTS = 4
-"""Times as long as reading took that nothing is read, where all sessions may have changed: a fifth of the time is spent
-on it at most, however often that is.
-"""
-
-AGAIN = 1.0
-"""Seconds after which a store that failed is read again."""
 
 
 class SessionCache(RowReads, StoreListener):
@@ -67,10 +54,8 @@ class SessionCache(RowReads, StoreListener):
         self.missed: dict[str, Session] = {}
         self._forgotten: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._confirm = confirm
-        # In order: those of which others have said that they changed come first.
-        self._changed: dict[str, Session] = {}
-        self._unsure: dict[str, Session] = {}
-        self._confirming: asyncio.Task[None] | None = None
+        self._background = BackgroundTasks()
+        self._looks = RowLooks(self._confirm_stale, self._background)
 
     def get(self, key: str) -> Session | None:
         """The session if this process knows it, fresh or not."""
@@ -132,51 +117,20 @@ class SessionCache(RowReads, StoreListener):
         if session is not None:
             session.epoch = STALE
             if session.listens:
-                self._changed[key] = session
-                self._begin_to_confirm()
+                self._looks.add({key: session}, told=True)
 
     def rows_unknown(self) -> None:
         """See StoreListener."""
         self.epoch += 1
-        listening = {session.key: session for session in self.open.values() if session.listens}
-        if listening:
-            self._unsure |= listening
-            self._begin_to_confirm()
+        self._looks.add({session.key: session for session in self.open.values() if session.listens})
 
     async def close(self) -> None:
         """Stop reading."""
-        if self._confirming is not None:
-            self._confirming.cancel()
-            await asyncio.gather(self._confirming, return_exceptions=True)
+        await self._background.close()
 
-    def _begin_to_confirm(self) -> None:
-        if self._confirming is None or self._confirming.done():
-            self._confirming = asyncio.get_running_loop().create_task(self._confirm_all())
-
-    async def _confirm_all(self) -> None:
-        while self._changed or self._unsure:
-            told = bool(self._changed)
-            waiting = self._changed or self._unsure
-            batch = [waiting.pop(key) for key in list(islice(waiting, AT_ONCE))]
-            began = time.monotonic()
-            failed = await self._confirm_batch(batch)
-            if failed:
-                self._unsure |= {session.key: session for session in failed}
-                await asyncio.sleep(AGAIN)
-            elif not told:
-                await asyncio.sleep(RESTS * (time.monotonic() - began))
-
-    async def _confirm_batch(self, sessions: list[Session]) -> list[Session]:
-        """Confirm the sessions that are not fresh; those for which that failed."""
-        stale = [session for session in sessions if session.epoch != self.epoch and session.listens]
-        outcomes = await asyncio.gather(*map(self._confirm, stale), return_exceptions=True)
-        failed = []
-        for session, outcome in zip(stale, outcomes, strict=True):
-            if isinstance(outcome, StoreUnavailable):
-                failed.append(session)
-            elif isinstance(outcome, BaseException):
-                raise outcome
-        return failed
+    async def _confirm_stale(self, _: str, session: Session) -> None:
+        if session.epoch != self.epoch and session.listens:
+            await self._confirm(session)
 
     # --- forgetting -------------------------------------------------------------------------------------------
 

@@ -8,24 +8,19 @@ ended: few at a time, later where their server does not answer, and each once ho
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
+from dataclasses import dataclass
 
-from adapter.errors import SessionUnknown, StoreUnavailable
-from adapter.relay.background import BackgroundTasks
+from adapter.errors import SessionUnknown
+from adapter.relay.background import BackgroundTasks, RowLooks
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, asking_plain
 from adapter.relay.replies import media_type, read_body, require_plain
 from adapter.relay.server import Server
 from adapter.relay.sessions.inner_client import NO_LEGACY, InnerClient, opened
 from adapter.relay.sessions.principal_sessions import PrincipalSessions
 from adapter.relay.sessions.renewal import Renewal, bridged
-from adapter.relay.sessions.session_cache import AGAIN, AT_ONCE, RESTS
 from adapter.relay.sessions.session_map import TABLE, Session, SessionPlace, Sessions
 from adapter.relay.stages import Call, CallOrigin, walk_response
 from adapter.rules.access.headers import SharedFields, of_changed_body
@@ -39,7 +34,7 @@ from adapter.rules.access.sessions import (
     membership,
 )
 from adapter.rules.eras.legacy_server import error_code
-from adapter.state.port import ABSENT, STORE_ONLY, Conflict, Row
+from adapter.state.port import ABSENT, Conflict, Row, store_only
 from adapter.upstream.port import (
     CALL,
     STREAM,
@@ -231,7 +226,7 @@ LOST = "lost-"
 """How the keys of their rows begin; those of clients' sessions are hexadecimal."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LostSessions:
     """Finds those that this process has used lately. ``others`` do the same for what only they know, and raise
     StoreUnavailable.
@@ -240,52 +235,31 @@ class LostSessions:
     sessions: Sessions
     others: Sequence[Callable[[], Awaitable[None]]]
     background: BackgroundTasks
-    # By server and id.
-    _waiting: dict[tuple[str, str], Session] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._asked = self._searching = False
-
-    def __repr__(self) -> str:
-        return f"<LostSessions: {'searching' if self._searching else 'done'}, {len(self._waiting)} waiting>"
+        # By server and id.
+        self.looks = RowLooks[tuple[str, str], Session | Callable[[], Awaitable[None]]](
+            self._look, self.background
+        )
 
     def store_lost(self) -> None:
         """Look for the rows of all that are known here, in the background."""
         cache = self.sessions.cache
         # There may be very many, so the rest is done later; but what they stand for now, another row may change.
-        self._waiting |= {
-            (session.server, session.upstream_id): session
-            for session in (*cache.missed.values(), *cache.open.values())
-            if session.upstream_id is not None
-        }
+        self.looks.add(
+            {
+                (session.server, session.upstream_id): session
+                for session in (*cache.missed.values(), *cache.open.values())
+                if session.upstream_id is not None
+            }
+        )
         cache.missed.clear()
-        self._asked = True
-        if not self._searching:
-            self._searching = True
-            self.background.run(self._search())
+        self.looks.add({("", str(number)): other for number, other in enumerate(self.others)})
 
-    async def _search(self) -> None:
+    async def _look(self, name: tuple[str, str], known: Session | Callable[[], Awaitable[None]]) -> None:
         # In the memory that stands in for a store that fails, rows are absent that are not lost.
-        STORE_ONLY.set(True)
-        try:
-            while self._asked:
-                self._asked = False
-                await self._settle_all()
-                for other in self.others:
-                    await _until_done(other)
-        finally:
-            self._searching = False
-
-    async def _settle_all(self) -> None:
-        while self._waiting:
-            batch = list(islice(self._waiting.items(), AT_ONCE))
-            began = time.monotonic()
-            await asyncio.gather(
-                *(_until_done(partial(self._settle, session, name[1])) for name, session in batch)
-            )
-            for name, _ in batch:
-                del self._waiting[name]
-            await asyncio.sleep(RESTS * (time.monotonic() - began))
+        with store_only():
+            await (self._settle(known, name[1]) if isinstance(known, Session) else known())
 
     async def _settle(self, session: Session, upstream_id: str) -> None:
         """Write an upstream session down to which no row leads any more."""
@@ -302,15 +276,6 @@ class LostSessions:
         with contextlib.suppress(Conflict):
             key, due = _key(session.server, upstream_id), self.sessions.due(ended)
             await self.sessions.store.put(TABLE, key, encode(ended), expected=ABSENT, due=due)
-
-
-async def _until_done(work: Callable[[], Awaitable[None]]) -> None:
-    """Do it, again and again while the store fails."""
-    while True:
-        try:
-            return await work()
-        except StoreUnavailable:
-            await asyncio.sleep(AGAIN)
 
 
 def _leads_to(row: Row) -> str | None:

@@ -29,7 +29,7 @@ def lose(replicas: Replicas) -> None:
 
 
 async def searched(*all_lost: LostSessions) -> None:
-    await settled(lambda: all(repr(each) == "<LostSessions: done, 0 waiting>" for each in all_lost))
+    await settled(lambda: all(repr(each.looks) == "<RowLooks: done, 0 waiting>" for each in all_lost))
 
 
 async def test_what_stood_behind_lost_sessions_is_closed() -> None:
