@@ -11,8 +11,7 @@ import hmac
 import json
 import re
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from adapter.errors import AdapterError, InternalError, UpstreamBroken
 
@@ -37,63 +36,9 @@ _SEAL = re.compile(
 # --- the content ------------------------------------------------------------------------------------------------
 
 
-class ForwardedCaller(NamedTuple):
-    """The caller of a request, as the first replica has authenticated it.
-
-    The fields that carried the adapter's own token or the id of a session are there in disguise. ``scopes`` and
-    ``claims`` are those of its OAuth access token.
-    """
-
-    principal: str
-    entrance: str
-    fields: dict[str, str]
-    withheld: list[str]
-    scopes: tuple[str, ...] = ()
-    claims: Mapping[str, Any] = MappingProxyType({})
-
-
-class ForwardedHead(NamedTuple):
-    """A request to the upstream of ``server``, without its body. ``read_timeout`` in seconds, None: no limit.
-
-    ``method``, ``headers`` and ``query`` are those of the request itself.
-    """
-
-    server: str
-    method: str
-    headers: list[tuple[str, str]]
-    query: str
-    purpose: str
-    repeatable: bool
-    read_timeout: float | None
-    caller: ForwardedCaller
-
-
 def disguised(key: bytes, value: str) -> str:
     """A text in place of a secret: equal for equal secrets, and worth nothing to who reads it."""
     return hmac.digest(key, value.encode("utf-8", "surrogatepass"), "sha256").hex()
-
-
-def encode_head(head: ForwardedHead) -> bytes:
-    """The head as JSON in ASCII: header text may hold surrogates, which UTF-8 cannot."""
-    caller = head.caller._replace(claims=dict(head.caller.claims))._asdict()
-    return json.dumps({**head._asdict(), "caller": caller}, separators=(",", ":")).encode()
-
-
-def decode_head(data: bytes) -> ForwardedHead:
-    """The head that ``encode_head`` wrote. Raises ValueError where another version has other members.
-
-    It is sealed, so that nobody but a replica wrote it: nothing more is checked.
-    """
-    try:
-        members = json.loads(data)
-        caller = members.pop("caller")
-        scopes, headers = (
-            tuple(caller.pop("scopes")),
-            [(name, value) for name, value in members.pop("headers")],
-        )
-        return ForwardedHead(**members, headers=headers, caller=ForwardedCaller(**caller, scopes=scopes))
-    except (TypeError, AttributeError, KeyError, RecursionError) as error:
-        raise ValueError("not a forwarded request") from error
 
 
 # --- the seal ---------------------------------------------------------------------------------------------------

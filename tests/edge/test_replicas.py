@@ -9,24 +9,24 @@ import orjson
 import pytest
 
 from adapter.relay.files.scopes import SECRETS
+from adapter.relay.replicas.forwarding import encode_head
+from adapter.rules.access.principals import Caller
 from adapter.rules.access.replicas import decode_replica
+from adapter.upstream.port import UpstreamRequest
 from adapter.wire.forwarding import (
     MARK,
     PATH,
     SEAL,
-    ForwardedCaller,
-    ForwardedHead,
     Seal,
     decode_failure,
     digest_of,
-    encode_head,
     kind_of,
 )
 from tests.edge.raw import Head, RawClient
 from tests.edge.replicating import PATIENCE, Replica, Site, call, site, tool
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-HEAD = ForwardedHead("raw", "POST", [], "", "call", False, 5.0, ForwardedCaller("p", "mcp", {}, []))
+HEAD = encode_head("raw", UpstreamRequest("POST", [], caller=Caller("p")), 5.0, b"key")
 
 
 class Insider:
@@ -103,7 +103,7 @@ async def test_a_sealed_request_is_served_once(tmp_path: Path) -> None:
         a = await found.start("a")
         async with a.client() as client:
             insider = Insider(found, client)
-            content = encode_head(HEAD) + PING
+            content = HEAD + PING
             seal = await insider.seal(a, content, len(content) - len(PING))
             head, body = await insider.send(seal, content)
             assert (head.status, orjson.loads(body)["error"]["code"]) == (400, -32600)
@@ -119,7 +119,7 @@ async def test_another_content_than_the_sealed_one_is_refused(tmp_path: Path) ->
         a = await found.start("a")
         async with a.client() as client:
             insider = Insider(found, client)
-            content = encode_head(HEAD) + PING
+            content = HEAD + PING
             seal = await insider.seal(a, content, len(content) - len(PING))
             assert (await insider.send(seal, content[:-1] + b" "))[0].status == 404
             seal = await insider.seal(a, content, len(content) - len(PING))
@@ -138,7 +138,7 @@ async def test_replicas_have_a_listener_of_their_own(tmp_path: Path) -> None:
             second.session = first.session
             assert "result" in await call(second, "who")
             insider = Insider(found, first)
-            content = encode_head(HEAD) + PING
+            content = HEAD + PING
             seal = await insider.seal(a, content, len(content) - len(PING))
             assert (await insider.send(seal, content))[0].status == 404
         (seen,) = b.registry.others()

@@ -20,76 +20,22 @@ from adapter.errors import (
 )
 from adapter.wire.forwarding import (
     LONGEST_HEAD,
-    ForwardedCaller,
-    ForwardedHead,
     Seal,
     decode_failure,
-    decode_head,
     digest_of,
     disguised,
     encode_failure,
-    encode_head,
     kind_of,
     mark,
     read_seal,
 )
 
 KEY, OTHER_KEY = bytes(32), bytes([1]) * 32
-TEXT = st.text(st.characters(exclude_categories=[]), max_size=20)
-CALLER = st.builds(
-    ForwardedCaller,
-    principal=TEXT,
-    entrance=TEXT,
-    fields=st.dictionaries(TEXT, TEXT, max_size=3),
-    withheld=st.lists(TEXT, max_size=3),
-    scopes=st.lists(TEXT, max_size=3).map(tuple),
-    claims=st.dictionaries(TEXT, st.none() | TEXT | st.integers() | st.lists(TEXT, max_size=2), max_size=3),
-)
-HEAD = st.builds(
-    ForwardedHead,
-    server=TEXT,
-    method=TEXT,
-    headers=st.lists(st.tuples(TEXT, TEXT), max_size=3),
-    query=TEXT,
-    purpose=TEXT,
-    repeatable=st.booleans(),
-    read_timeout=st.none() | st.floats(0, 1e9),
-    caller=CALLER,
-)
-PLAIN = ForwardedHead("s", "POST", [], "", "call", False, None, ForwardedCaller("p", "mcp", {}, []))
 
 
 def seal(content: bytes = b"{}body", head_size: int = 2, **claims: Any) -> Seal:
     whole = Seal("a", "c" * 32, "d" * 24, head_size, len(content), digest_of(content))
     return whole._replace(**claims)
-
-
-@given(HEAD)
-def test_any_head_comes_back(head: ForwardedHead) -> None:
-    """Header text may hold surrogates, as whatever a client sent."""
-    data = encode_head(head)
-    assert data.isascii()
-    assert decode_head(data) == head
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\xff",
-        b"null",
-        b"[]",
-        b"{}",
-        b'{"caller":1}',
-        encode_head(PLAIN).replace(b'"headers":[]', b'"headers":[["a"]]'),
-        encode_head(PLAIN).replace(b'"headers":[]', b'"headers":7'),
-        encode_head(PLAIN).replace(b'"query"', b'"other"'),
-    ],
-)
-def test_anything_else_is_no_head(data: bytes) -> None:
-    """Another version may send other members."""
-    with pytest.raises(ValueError):
-        decode_head(data)
 
 
 @given(st.binary(max_size=100))

@@ -7,6 +7,7 @@ The other gives it to its own upstream and to nothing else, so it cannot be forw
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,15 +25,18 @@ from adapter.errors import (
 from adapter.relay.background import BackgroundTasks, nothing
 from adapter.relay.exchange import JSON
 from adapter.relay.replicas.registry import Replicas
-from adapter.rules.access.principals import SESSION_ID, Caller
+from adapter.rules.access.principals import ENTRANCES, SESSION_ID, Caller
 from adapter.rules.access.replicas import ReplicaRecord
 from adapter.upstream.port import (
+    Purpose,
     RewrittenReply,
     Upstream,
     UpstreamReply,
     UpstreamRequest,
     WholeReply,
+    always,
     header,
+    never,
     silent,
 )
 from adapter.wire.envelope import failure
@@ -41,13 +45,10 @@ from adapter.wire.forwarding import (
     METHOD,
     PATH,
     SEAL,
-    ForwardedCaller,
-    ForwardedHead,
     Seal,
     decode_failure,
     digest_of,
     disguised,
-    encode_head,
     kind_of,
 )
 
@@ -78,6 +79,70 @@ T = TypeVar("T")
 async def beside(work: Callable[[bytes], T], content: bytes) -> T:
     """The outcome of reading all of some content; of a long one it is found in a thread."""
     return work(content) if len(content) <= LONG else await asyncio.to_thread(work, content)
+
+
+def encode_head(server: str, request: UpstreamRequest, read_timeout: float | None, key: bytes) -> bytes:
+    """All of a request to the upstream of a server but its body, as JSON in ASCII: header text may hold surrogates,
+    which UTF-8 cannot. The adapter's own token and the id of a session are there in disguise.
+    """
+    caller = request.caller
+    fields = caller.lower_fields()
+    # Results may be kept for callers with equal fields, so a secret must differ from others without being told.
+    for name in (SESSION_ID, *caller.withheld):
+        if name in fields:
+            fields[name] = disguised(key, fields[name])
+    head = {
+        "server": server,
+        "method": request.method,
+        "headers": list(request.headers),
+        "query": request.query,
+        "purpose": request.purpose.value,
+        "repeatable": request.repeatable(),
+        "read_timeout": read_timeout,
+        "caller": {
+            "principal": caller.principal,
+            "entrance": caller.entrance,
+            "fields": fields,
+            "withheld": sorted(caller.withheld),
+            "scopes": sorted(caller.scopes),
+            "claims": dict(caller.claims),
+        },
+    }
+    return json.dumps(head, separators=(",", ":")).encode()
+
+
+def decode_head(data: bytes, body: bytes) -> tuple[str, UpstreamRequest, float | None]:
+    """The server, the request with that body, and the time limit that ``encode_head`` wrote. Raises ValueError where
+    another version has other members or words.
+
+    It is sealed, so that nobody but a replica wrote it: nothing more is checked.
+    """
+    try:
+        head = json.loads(data)
+        of_caller = head.pop("caller")
+        who = Caller(
+            of_caller.pop("principal"),
+            of_caller.pop("entrance"),
+            of_caller.pop("fields"),
+            frozenset(of_caller.pop("withheld")),
+            frozenset(of_caller.pop("scopes")),
+            **of_caller,
+        )
+        request = UpstreamRequest(
+            head.pop("method"),
+            [(name, value) for name, value in head.pop("headers")],
+            body,
+            who,
+            head.pop("query"),
+            always if head.pop("repeatable") else never,
+            Purpose(head.pop("purpose")),
+        )
+        found = head.pop("server"), request, head.pop("read_timeout")
+    except (TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise ValueError("not a forwarded request") from error
+    if head or who.entrance not in ENTRANCES:
+        raise ValueError("a request of another version")
+    return found
 
 
 class _Unreached(Exception):
@@ -191,18 +256,7 @@ class ReplicaForwarder:
         read_timeout: float | None,
     ) -> tuple[UpstreamRequest, str]:
         """The request as it travels, and its nonce."""
-        head = encode_head(
-            ForwardedHead(
-                server,
-                request.method,
-                list(request.headers),
-                request.query,
-                request.purpose.value,
-                request.repeatable(),
-                read_timeout,
-                self._described(request.caller),
-            )
-        )
+        head = encode_head(server, request, read_timeout, self.replicas.key)
         content = head + request.body
         nonce = secrets.token_hex(12)
         seal = Seal(owner, record.challenge, nonce, len(head), len(content), await beside(digest_of, content))
@@ -211,23 +265,6 @@ class ReplicaForwarder:
             METHOD, fields, content, repeatable=request.repeatable, purpose=request.purpose
         )
         return sealed, nonce
-
-    def _described(self, caller: Caller) -> ForwardedCaller:
-        fields = caller.lower_fields()
-        # Results may be kept for callers with equal fields, so a secret must differ from others without being told.
-        secret = {
-            name: disguised(self.replicas.key, fields[name])
-            for name in (SESSION_ID, *caller.withheld)
-            if name in fields
-        }
-        return ForwardedCaller(
-            caller.principal,
-            caller.entrance,
-            fields | secret,
-            sorted(caller.withheld),
-            tuple(sorted(caller.scopes)),
-            dict(caller.claims),
-        )
 
     def _peer(self, owner: str, address: str) -> Upstream:
         known = self._peers.get(owner)

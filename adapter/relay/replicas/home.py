@@ -22,36 +22,29 @@ from adapter.errors import AdapterError, BadJson, BadRequest, InternalError, Not
 from adapter.relay.background import BackgroundTasks
 from adapter.relay.exchange import JSON
 from adapter.relay.notifications import MessageClaims
-from adapter.relay.replicas.forwarding import LEFT, LONGEST_FAILURE, ReplicaForwarder, beside
+from adapter.relay.replicas.forwarding import LEFT, LONGEST_FAILURE, ReplicaForwarder, beside, decode_head
 from adapter.relay.replicas.registry import Replicas
-from adapter.rules.access.principals import Caller, Entrance
 from adapter.rules.access.replicas import owner_of, replica_tag
 from adapter.state.port import StoreListener
 from adapter.upstream.port import (
     STREAM,
     Headers,
-    Purpose,
     Upstream,
     UpstreamReply,
     UpstreamRequest,
     WholeReply,
     always,
     header,
-    never,
 )
 from adapter.wire.envelope import dump, parse
 from adapter.wire.forwarding import (
     MARK,
-    ForwardedHead,
     Kind,
     Seal,
-    decode_head,
     encode_failure,
     mark,
     read_seal,
 )
-
-_ENTRANCES: Mapping[str, Entrance] = {"mcp": "mcp", "http": "http"}
 
 _CLOSING = 10.0
 """Seconds in which a session that lives on elsewhere is to end here."""
@@ -162,18 +155,18 @@ class Home(StoreListener):
         if not await beside(seal.covers, content):
             raise self._refused("it has another content than was sealed")
         try:
-            head = decode_head(content[: seal.head_size])
-            request, upstream = self._request(head, content[seal.head_size :])
+            server, request, read_timeout = decode_head(content[: seal.head_size], content[seal.head_size :])
+            upstream = self.upstreams[server]
         except (ValueError, KeyError):
             return self.failed(seal, BadRequest("The replicas of the adapter have different settings."))
         if self.left:
-            self.left.used(head.server, header(head.headers, "mcp-session-id"))
+            self.left.used(server, header(request.headers, "mcp-session-id"))
         try:
-            reply = await upstream.send(request, head.read_timeout)
+            reply = await upstream.send(request, read_timeout)
         except AdapterError as error:
             return self.failed(seal, error)
         except Exception:
-            self.replicas.log.exception("a forwarded request failed unexpectedly", server=head.server)
+            self.replicas.log.exception("a forwarded request failed unexpectedly", server=server)
             return self.failed(seal, InternalError())
         endless = request.purpose is STREAM
         if endless and reply.whole is None:
@@ -191,26 +184,6 @@ class Home(StoreListener):
         self.left.close()
         for stream in list(self._streams):
             stream.abort()
-
-    def _request(self, head: ForwardedHead, body: bytes) -> tuple[UpstreamRequest, Upstream]:
-        caller = Caller(
-            head.caller.principal,
-            _ENTRANCES[head.caller.entrance],
-            head.caller.fields,
-            frozenset(head.caller.withheld),
-            frozenset(head.caller.scopes),
-            head.caller.claims,
-        )
-        request = UpstreamRequest(
-            head.method,
-            head.headers,
-            body,
-            caller,
-            head.query,
-            always if head.repeatable else never,
-            Purpose(head.purpose),
-        )
-        return request, self.upstreams[head.server]
 
     def failed(self, seal: Seal, error: AdapterError) -> MarkedReply:
         """The answer to an admitted request that has failed."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from adapter.rules.text.unicode import shown
 
@@ -141,6 +141,8 @@ SESSION_ID = "mcp-session-id"
 
 Entrance = Literal["mcp", "http"]
 """The entrance of a call: MCP, or the HTTP tool API."""
+
+ENTRANCES = get_args(Entrance)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from adapter.errors import (
@@ -16,9 +18,9 @@ from adapter.errors import (
     UpstreamUnanswered,
     UpstreamUnreachable,
 )
-from adapter.relay.replicas.forwarding import LATER
+from adapter.relay.replicas.forwarding import LATER, decode_head, encode_head
 from adapter.rules.access.principals import Caller
-from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, WholeReply, always
+from adapter.upstream.port import Purpose, UpstreamReply, UpstreamRequest, WholeReply, always, never
 from adapter.wire.forwarding import MARK, PATH, mark, read_seal
 from tests.relay.replicas.forwarders import KEY, Pair, Played, Wire
 
@@ -26,6 +28,60 @@ FIELDS = {"X-Tenant": "t", "Authorization": "Bearer x", "Mcp-Session-Id": "clien
 CLAIMS = {"sub": "ada", "groups": ["dev", "ops"], "n": 1}
 CALLER = Caller("ada:1", "http", FIELDS, frozenset({"authorization"}), frozenset({"mcp", "more"}), CLAIMS)
 CALL = UpstreamRequest("POST", [("X-A", "1"), ("Mcp-Session-Id", "a:token")], b'{"id":1}', CALLER, "q=1")
+
+
+TEXT = st.text(st.characters(exclude_categories=[]), max_size=20)
+NAMES = TEXT.map(str.lower).filter(lambda name: name != "mcp-session-id")
+CALLERS = st.builds(
+    Caller,
+    principal=TEXT,
+    entrance=st.sampled_from(["mcp", "http"]),
+    fields=st.dictionaries(NAMES, TEXT, max_size=3),
+    withheld=st.frozensets(st.just("authorization"), max_size=1),
+    scopes=st.frozensets(TEXT, max_size=3),
+    claims=st.dictionaries(TEXT, st.none() | TEXT | st.integers() | st.lists(TEXT, max_size=2), max_size=3),
+)
+REQUESTS = st.builds(
+    UpstreamRequest,
+    method=TEXT,
+    headers=st.lists(st.tuples(TEXT, TEXT), max_size=3),
+    body=st.binary(max_size=9),
+    query=TEXT,
+    purpose=st.sampled_from(Purpose),
+    repeatable=st.sampled_from([always, never]),
+    caller=CALLERS,
+)
+PLAIN = encode_head("s", UpstreamRequest("POST", []), None, KEY)
+
+
+@given(TEXT, REQUESTS, st.none() | st.floats(0, 1e9))
+def test_any_head_comes_back(server: str, request: UpstreamRequest, timeout: float | None) -> None:
+    """Header text may hold surrogates, as whatever a client sent."""
+    data = encode_head(server, request, timeout, KEY)
+    assert data.isascii()
+    assert decode_head(data, request.body) == (server, request, timeout)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"caller":1}',
+        PLAIN.replace(b'"headers":[]', b'"headers":[["a"]]'),
+        PLAIN.replace(b'"headers":[]', b'"headers":7'),
+        PLAIN.replace(b'"query"', b'"other"'),
+        PLAIN.replace(b'"query"', b'"other":1,"query"'),
+        PLAIN.replace(b'"scopes"', b'"other":1,"scopes"'),
+    ],
+)
+def test_anything_else_is_no_head(data: bytes) -> None:
+    """Another version may send other members."""
+    with pytest.raises(ValueError):
+        decode_head(data, b"")
 
 
 async def test_a_request_arrives_as_it_is(found: Pair) -> None:

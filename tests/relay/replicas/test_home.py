@@ -6,21 +6,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapter.errors import BadRequest, NotFound, UpstreamSilent
+from adapter.relay.replicas.forwarding import encode_head
+from adapter.rules.access.principals import Caller
 from adapter.upstream.port import UpstreamRequest, WholeReply
 from adapter.wire.forwarding import (
     MARK,
-    ForwardedCaller,
-    ForwardedHead,
     Seal,
     decode_failure,
     digest_of,
-    encode_head,
     kind_of,
 )
 from tests.relay.replicas.forwarders import KEY, Pair, Wire
 
 CALL = UpstreamRequest("POST", [("Mcp-Session-Id", "a:token")], b"{}")
-HEAD = ForwardedHead("raw", "POST", [], "", "call", False, None, ForwardedCaller("p", "mcp", {}, []))
+HEAD = encode_head("raw", UpstreamRequest("POST", [], caller=Caller("p")), None, KEY)
 
 
 async def captured(found: Pair) -> str:
@@ -83,27 +82,25 @@ async def test_another_content_is_refused(found: Pair) -> None:
     """The seal covers every byte of it."""
     record = await found.b.find("a")
     assert record is not None
-    content = encode_head(HEAD)
-    seal = Seal("a", record.challenge, "0" * 24, len(content), len(content), digest_of(content))
+    seal = Seal("a", record.challenge, "0" * 24, len(HEAD), len(HEAD), digest_of(HEAD))
     with pytest.raises(NotFound):
-        await found.home.serve(seal, content[:-1] + b" ")
+        await found.home.serve(seal, HEAD[:-1] + b" ")
     assert found.far.seen == []
-    assert (await found.home.serve(seal, content)).reply.status == 200
+    assert (await found.home.serve(seal, HEAD)).reply.status == 200
 
 
 @pytest.mark.parametrize(
-    "head",
+    "content",
     [
-        HEAD._replace(server="none"),
-        HEAD._replace(purpose="other"),
-        HEAD._replace(caller=HEAD.caller._replace(entrance="back")),
+        HEAD.replace(b'"raw"', b'"none"'),
+        HEAD.replace(b'"call"', b'"other"'),
+        HEAD.replace(b'"mcp"', b'"back"'),
     ],
 )
-async def test_what_only_another_version_sends(head: ForwardedHead, found: Pair) -> None:
+async def test_what_only_another_version_sends(content: bytes, found: Pair) -> None:
     """A server or a word that is not known here is a failure that says so, and nothing runs."""
     record = await found.b.find("a")
     assert record is not None
-    content = encode_head(head)
     seal = Seal("a", record.challenge, "0" * 24, len(content), len(content), digest_of(content))
     headers, reply, _ = await found.home.serve(seal, content)
     assert kind_of(dict(headers)[MARK], KEY, seal.nonce, 200) == "failure"
@@ -123,7 +120,7 @@ async def test_what_is_forwarded_is_never_forwarded_again(found: Pair) -> None:
     await found.near.send(UpstreamRequest("POST", [("Mcp-Session-Id", "a:token")], b"{}"), 1.0)
     record = await found.b.find("a")
     assert record is not None
-    content = encode_head(HEAD._replace(headers=[("Mcp-Session-Id", "b:token")]))
+    content = encode_head("raw", UpstreamRequest("POST", [("Mcp-Session-Id", "b:token")]), None, KEY)
     seal = Seal("a", record.challenge, "0" * 24, len(content), len(content), digest_of(content))
     await found.home.serve(seal, content)
     assert len(found.far.seen) == 2
