@@ -381,11 +381,6 @@ class FileStages(ServerFiles):
     def _producer(self, adapter: ArtifactProducer, tool: str, *, edits: bool) -> Producer:
         artifacts, defaults = self.settings.artifacts, self.settings.tool_defaults_for(self.entry)
         locator, timeouts = adapter.output_locator, read_timeouts(self.entry)
-        raw = adapter.overrides.allow_raw_output
-        if raw is None:
-            raw = adapter.allow_raw_output
-        if raw is None:
-            raw = defaults.allow_raw_output
         patience = timeouts.get(tool)
         rule = ProducerRule(
             server=self.entry.id,
@@ -401,11 +396,20 @@ class FileStages(ServerFiles):
             ),
             exposed=self.exposed and adapter.expose_as_resource,
             downloads=self.links is not None,
-            raw_limit=artifacts.max_resource_bytes if raw else None,
+            raw_limit=artifacts.max_resource_bytes if self._embeds(adapter, tool) else None,
             scheme=artifacts.uri_scheme,
         )
         members = self.members if artifacts.in_structured_content == "auto" else None
         return Producer(self.files.keeper(rule), self.mirrors, self.files.base.clock, members)
+
+    def _embeds(self, producer: ArtifactProducer, tool: str) -> bool:
+        """Tell whether results have the content of what the tool wrote. The entry that writes its file decides before
+        the one that reads it.
+        """
+        said = (producer.overrides.allow_raw_output, producer.allow_raw_output)
+        others = (each.overrides.allow_raw_output for each in self.entry.adapters if tool in each.tools)
+        default = self.settings.tool_defaults_for(self.entry).allow_raw_output
+        return next((each for each in (*said, *others) if each is not None), default)
 
     def _exposes(self) -> bool:
         artifacts, adapters = self.settings.artifacts, self.entry.adapters

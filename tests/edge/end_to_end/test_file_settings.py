@@ -134,6 +134,26 @@ async def test_uploads_off_pipes_the_tool(in_session: StartRoad) -> None:
         assert (await upload(client, b"x"))[0] == 404
 
 
+@pytest.mark.parametrize("beside", [None, {"persist": False}, {}, {"allow_raw_output": False}])
+async def test_an_editor_overrides_whether_results_have_its_files(
+    in_session: StartRoad, beside: dict[str, Any] | None
+) -> None:
+    """Also where another entry says how the same tool writes a file; what that says itself comes before."""
+
+    def edit(arguments: dict[str, Any]) -> str:
+        Path(arguments["path"]).write_bytes(b"changed")
+        return "done"
+
+    entries = consumer(edits=True, overrides={"allow_raw_output": True})["adapters"]
+    if beside is not None:
+        entries += producer(tools=["read"], **beside)["adapters"]
+    async with in_session(playing(edit), server={"adapters": entries}) as (_, _, client):
+        handle = (await upload(client, b"hello"))[1]["upload_handle"]
+        given = await call(client, "read", {"path": handle})
+        held = [block["resource"]["text"] for block in given["content"] if block["type"] == "resource"]
+        assert held == ([] if beside == {"allow_raw_output": False} else ["changed"])
+
+
 # --- time -----------------------------------------------------------------------------------------------------
 
 
