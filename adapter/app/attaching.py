@@ -15,7 +15,6 @@ from adapter.rules.clients.hosts import attaches_files
 from adapter.rules.files.attached_files import FileParameter, StaysHandle, declared, parameter_of
 from adapter.rules.tools.visibility import ShapedDefinition, ShapeTool
 from adapter.settings.root import Settings
-from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.settings.servers.server import ServerSettings
 
 
@@ -25,9 +24,8 @@ def file_parameters(settings: Settings, entry: ServerSettings) -> dict[str, File
         return {}
     return {
         tool: parameter
-        for adapter in entry.adapters
-        if isinstance(adapter, UploadConsumer)
-        and (parameter := parameter_of(adapter.file_path_argument)) is not None
+        for adapter in entry.consumers
+        if (parameter := parameter_of(adapter.file_path_argument)) is not None
         for tool in adapter.tools
     }
 

@@ -25,7 +25,6 @@ from adapter.rules.access.resources import CONSOLE, ProtectedResource, metadata_
 from adapter.settings.auth import Auth, NamedToken
 from adapter.settings.root import Settings
 from adapter.settings.section import Problem, SettingsError
-from adapter.settings.servers.file_adapters import UploadConsumer
 
 if TYPE_CHECKING:
     from adapter.telemetry.metric_registry import MetricRegistry
@@ -119,11 +118,7 @@ def _places(settings: Settings) -> list[tuple[str, str]]:
     """What is served, by the names that the landing page shows, with its path."""
     places = [(f"servers of {mount.id}", mount.path) for mount in settings.mounts]
     places += [(f"server {server.id}", server.mount_path) for server in settings.servers]
-    takers = [
-        server
-        for server in settings.servers
-        if any(isinstance(each, UploadConsumer) for each in server.adapters)
-    ]
+    takers = [server for server in settings.servers if server.consumers]
     if settings.uploads.enabled:
         places += [(f"uploads for {taker.id}", f"{settings.core.upload_path}/{taker.id}") for taker in takers]
     if settings.console.enabled:

@@ -8,13 +8,12 @@ from adapter.relay.files.file_registry import FileRegistry
 from adapter.relay.files.upload_batch import FileLimits
 from adapter.rules.files.quota import Limits
 from adapter.settings.root import Settings
-from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.settings.servers.server import ServerSettings
 
 
 def takes_uploads(settings: Settings, entry: ServerSettings) -> bool:
     """Tell whether some tool of the server takes files."""
-    return settings.uploads.enabled and any(isinstance(each, UploadConsumer) for each in entry.adapters)
+    return settings.uploads.enabled and bool(entry.consumers)
 
 
 def build_shelf(settings: Settings) -> Shelf:

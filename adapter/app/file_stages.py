@@ -216,7 +216,7 @@ class FileStages(ServerFiles):
         self.exposed = self._exposes()
         self.links = files.credentials if files.settings.core.allow_artifacts_download else None
         artifacts = self.settings.artifacts
-        attached = ((tool, self._attached(each, tool)) for each in entry.adapters for tool in each.tools)
+        attached = ((tool, self._attached(each, tool)) for each in entry.consumers for tool in each.tools)
         self.before_plans = {tool: stage for tool, stage in attached if stage is not None}
         entries: list[StageEntry] = []
         for tool in dict.fromkeys(tool for adapter in entry.adapters for tool in adapter.tools):
@@ -236,10 +236,10 @@ class FileStages(ServerFiles):
         if entry.shortens:
             self.large = self._shortening
 
-    def _attached(self, adapter: UploadConsumer | ArtifactProducer, tool: str) -> AttachmentStage | None:
+    def _attached(self, adapter: UploadConsumer, tool: str) -> AttachmentStage | None:
         """The stage that takes files which hosts attach to calls of a tool; None where they attach none."""
         attaching = self.attaching
-        if not isinstance(adapter, UploadConsumer) or attaching is None or tool not in attaching.parameters:
+        if attaching is None or tool not in attaching.parameters:
             return None
         return attaching.stage(tool, _scheme(self.settings, adapter), self._attachments)
 
@@ -278,42 +278,37 @@ class FileStages(ServerFiles):
         """The widgets of tools: that of files needs downloads, which are all that it can show."""
         widgets: dict[str, str] = {}
         if self.settings.artifacts.enabled and self.links is not None:
-            writing = filter(self._writes, self.entry.adapters)
-            widgets = {tool: FILES_WIDGET for each in writing for tool in each.tools}
+            writing = [each.tools for each in self.entry.consumers if self._edits(each)]
+            writing += [each.tools for each in self.entry.producers if self._writes(each)]
+            widgets = {tool: FILES_WIDGET for tools in writing for tool in tools}
         if self.offer is not None:
             widgets[self.offer.tool_name] = UPLOAD_WIDGET
         return widgets
 
     def _of_tool(self, tool: str) -> list[StageEntry]:
         """The stages of one tool, which may take a file and produce another one."""
-        adapters = [adapter for adapter in self.entry.adapters if tool in adapter.tools]
-        edits = any(self._edits(adapter) for adapter in adapters)
-        if edits and not any(
-            isinstance(adapter, ArtifactProducer) and adapter.persist for adapter in adapters
-        ):
+        takers = self.entry.consumers if self.settings.uploads.enabled else []
+        takers = [each for each in takers if tool in each.tools]
+        writers = [each for each in self.entry.producers if tool in each.tools and each.persist]
+        edits = any(map(self._edits, takers))
+        if edits and not writers:
             # What the tool makes of its file is kept as what others write.
-            adapters.append(ArtifactProducer(type="artifact_producer", tools=[tool]))
-        found: list[StageEntry] = []
-        for adapter in adapters:
-            if isinstance(adapter, UploadConsumer):
-                if self.settings.uploads.enabled:
-                    found.append(StageEntry("tools/call", "uploads", self._consumer(adapter, tool), tool))
-            elif self._writes(adapter) or (edits and adapter.persist):
-                producer = self._producer(adapter, tool, edits=edits)
+            writers = [ArtifactProducer(type="artifact_producer", tools=[tool])]
+        found = [StageEntry("tools/call", "uploads", self._consumer(each, tool), tool) for each in takers]
+        for each in writers:
+            if edits or self._writes(each):
+                producer = self._producer(each, tool, edits=edits)
                 found.append(StageEntry("tools/call", "artifacts", producer, tool))
         return [StageEntry("tools/call", "rounds", self.files.rounds, tool), *found] if found else []
 
-    def _writes(self, adapter: UploadConsumer | ArtifactProducer) -> bool:
+    def _writes(self, adapter: ArtifactProducer) -> bool:
         """Tell whether files are kept that its tools write."""
-        if isinstance(adapter, UploadConsumer):
-            return self._edits(adapter)
         finds = adapter.output_path_argument is not None or adapter.output_locator.mode != "none"
         return self.settings.artifacts.enabled and adapter.persist and finds
 
-    def _edits(self, adapter: UploadConsumer | ArtifactProducer) -> bool:
+    def _edits(self, adapter: UploadConsumer) -> bool:
         """Tell whether what its tools make of their files is kept."""
-        enabled = self.settings.uploads.enabled and self.settings.artifacts.enabled
-        return enabled and isinstance(adapter, UploadConsumer) and adapter.edits is True
+        return self.settings.uploads.enabled and self.settings.artifacts.enabled and adapter.edits is True
 
     def _of_lists(self, documents: tuple[Document, ...]) -> list[StageEntry]:
         exposed, files, artifacts = self.exposed, self.files, self.settings.artifacts
@@ -407,30 +402,30 @@ class FileStages(ServerFiles):
         the one that reads it.
         """
         said = (producer.overrides.allow_raw_output, producer.allow_raw_output)
-        others = (each.overrides.allow_raw_output for each in self.entry.adapters if tool in each.tools)
+        others = (each.overrides.allow_raw_output for each in self.entry.consumers if tool in each.tools)
         default = self.settings.tool_defaults_for(self.entry).allow_raw_output
         return next((each for each in (*said, *others) if each is not None), default)
 
     def _exposes(self) -> bool:
-        artifacts, adapters = self.settings.artifacts, self.entry.adapters
-        producers = [adapter for adapter in adapters if isinstance(adapter, ArtifactProducer)]
-        exposing = any(adapter.persist and adapter.expose_as_resource for adapter in producers)
-        exposing = exposing or any(map(self._edits, adapters)) or self.entry.shortens
+        artifacts, entry = self.settings.artifacts, self.entry
+        exposing = any(each.persist and each.expose_as_resource for each in entry.producers)
+        exposing = exposing or any(map(self._edits, entry.consumers)) or entry.shortens
         return artifacts.enabled and artifacts.expose_as_resources and exposing
 
     def _offer(self) -> Offer:
-        consumers = [adapter for adapter in self.entry.adapters if isinstance(adapter, UploadConsumer)]
         return Offer(
             server=self.entry.id,
             route=self.settings.core.upload_path,
             settings=self.settings.uploads,
-            consumers=tuple((tool, each.file_path_argument) for each in consumers for tool in each.tools),
+            consumers=tuple(
+                (tool, each.file_path_argument) for each in self.entry.consumers for tool in each.tools
+            ),
         )
 
 
 def reading_rule(settings: Settings, entry: ServerSettings) -> ReadRule | None:
     """The rule for reading artifacts of a server; None where none of its tools has any."""
-    writes = any(each.edits if each.type == "upload_consumer" else each.persist for each in entry.adapters)
+    writes = any(each.edits for each in entry.consumers) or any(each.persist for each in entry.producers)
     if not settings.artifacts.enabled or not (writes or entry.shortens):
         return None
     sections = (stages.large_results for stages in entry.stages.values())

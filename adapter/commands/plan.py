@@ -21,7 +21,6 @@ from adapter.rules.schema.cost import SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.events import shortened
 from adapter.rules.tools.catalogue import Catalogue
 from adapter.settings.root import Settings
-from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.hosted_tools import ToolSettings
 from adapter.settings.servers.server import ServerSettings, fits
 from adapter.settings.servers.stages import ToolStages
@@ -179,13 +178,11 @@ def _execution(entry: ServerSettings, name: str) -> str:
     tool = next((tool for tool in entry.tools.define if tool.name == name), None)
     if tool is not None:
         return _hosted(tool)
-    adapters = [each for each in entry.adapters if name in each.tools]
-    given = [each for each in adapters if isinstance(each, UploadConsumer)]
-    producers = [each for each in adapters if isinstance(each, ArtifactProducer)]
+    given = [each for each in entry.consumers if name in each.tools]
     steps = [f"handles in {each.file_path_argument} become {each.delivery}" for each in given]
     steps.append("the upstream")
     steps += ["the files that it changed are captured" for each in given if each.edits]
-    for producer in producers:
+    for producer in (each for each in entry.producers if name in each.tools):
         where = producer.output_path_argument or f"its result, by {producer.output_locator.mode}"
         steps.append(f"its file by {where} is captured")
     return ", then ".join(steps)

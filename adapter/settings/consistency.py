@@ -264,8 +264,7 @@ def _overlap(one: str, other: str) -> bool:
 
 def _helper_names_claimed(server: ServerSettings, path: str, settings: Settings) -> Iterator[Problem]:
     """Find tools with the names of the adapter's own, which would hide them."""
-    takes = any(isinstance(entry, UploadConsumer) for entry in server.adapters) and settings.uploads.enabled
-    writes = any(isinstance(entry, ArtifactProducer) for entry in server.adapters) or server.shortens
+    takes, writes = server.consumers and settings.uploads.enabled, server.producers or server.shortens
     uploads = {f"{server.id}_get_upload_url": "upload URLs", f"{server.id}_upload_status": "uploads"}
     own = uploads if takes else {}
     if writes and settings.artifacts.enabled:

@@ -19,7 +19,6 @@ from adapter.rules.tools.visibility import (
     hides,
 )
 from adapter.settings.root import Settings
-from adapter.settings.servers.file_adapters import UploadConsumer
 from adapter.settings.servers.server import ServerSettings
 from adapter.wire.envelope import dump, parse
 from adapter.wire.spans import Drop, Edit, Insert, edit
@@ -58,16 +57,11 @@ def policies_of(settings: Settings, entry: ServerSettings) -> Policies:
 
 def wrapped_tools(settings: Settings, entry: ServerSettings) -> dict[str, Wrapped]:
     """The tools that the adapter gives files to or takes files from, by name; a tool may do both."""
-    taking: dict[str, str] = {}
-    writing: set[str] = set()
-    editing: set[str] = set()
-    for adapter in entry.adapters:
-        if isinstance(adapter, UploadConsumer):
-            if settings.uploads.enabled:
-                taking |= dict.fromkeys(adapter.tools, adapter.file_path_argument)
-                editing.update(adapter.tools if adapter.edits and settings.artifacts.enabled else ())
-        elif settings.artifacts.enabled and adapter.persist:
-            writing.update(adapter.tools)
+    takers = entry.consumers if settings.uploads.enabled else []
+    keeps = settings.artifacts.enabled
+    taking = {tool: each.file_path_argument for each in takers for tool in each.tools}
+    editing = {tool for each in takers if keeps and each.edits for tool in each.tools}
+    writing = {tool for each in entry.producers if keeps and each.persist for tool in each.tools}
     return {
         tool: Wrapped(
             kind="producer" if tool not in taking else "both" if tool in writing else "consumer",

@@ -20,7 +20,6 @@ from adapter.commands.progress_bar import count_of, size
 from adapter.commands.upload import HELPER
 from adapter.rules.mounts.lists import MISSING
 from adapter.settings.mounts import MountSettings
-from adapter.settings.servers.file_adapters import ArtifactProducer, UploadConsumer
 from adapter.settings.servers.server import ServerSettings
 from adapter.upstream.client_connection import McpServer, ServerRefused, TokenRefused, connected
 from adapter.upstream.transfers import TransferFailed, download, head_of, json_of, upload
@@ -210,7 +209,9 @@ class RoundTrip(NamedTuple):
 async def travel(trip: RoundTrip, adapter: AdapterAddress) -> AsyncIterator[Finding]:
     """Move the file, and say of each step whether it worked. The steps after a failed one are left out."""
     subject = f"tool {trip.tool}"
-    taking, giving = _adapters_of(trip)
+    entry, tool = trip.server, trip.tool
+    taking = next((each for each in entry.consumers if tool in each.tools), None)
+    giving = next((each for each in entry.producers if tool in each.tools), None)
     if taking is None and giving is None:
         yield wrong(subject, "no adapter is declared for it.", "Name it in servers[].adapters.")
         return
@@ -231,18 +232,6 @@ async def travel(trip: RoundTrip, adapter: AdapterAddress) -> AsyncIterator[Find
         yield wrong(
             subject, str(failure), "Pass what the tool needs with --arguments, or correct its adapter."
         )
-
-
-def _adapters_of(trip: RoundTrip) -> tuple[UploadConsumer | None, ArtifactProducer | None]:
-    taking, giving = None, None
-    for adapter in trip.server.adapters:
-        if trip.tool not in adapter.tools:
-            continue
-        if isinstance(adapter, UploadConsumer):
-            taking = adapter
-        else:
-            giving = adapter
-    return taking, giving
 
 
 async def _uploaded(trip: RoundTrip, connection: McpServer) -> str:

@@ -25,7 +25,7 @@ from adapter.settings.section import (
     UrlPath,
     hosts,
 )
-from adapter.settings.servers.file_adapters import FileAdapter
+from adapter.settings.servers.file_adapters import ArtifactProducer, FileAdapter, UploadConsumer
 from adapter.settings.servers.hosted_tools import Tools, ToolSettings
 from adapter.settings.servers.policies import (
     AccessEntries,
@@ -224,6 +224,16 @@ class ServerSettings(Section):
         if isinstance(data, dict) and data.get("mount_path") is None and isinstance(data.get("id"), str):
             return {**data, "mount_path": f"/mcp/{data['id'].strip()}"}
         return data
+
+    @property
+    def consumers(self) -> list[UploadConsumer]:
+        """The entries of tools that take files."""
+        return [each for each in self.adapters if isinstance(each, UploadConsumer)]
+
+    @property
+    def producers(self) -> list[ArtifactProducer]:
+        """The entries of tools that write files."""
+        return [each for each in self.adapters if isinstance(each, ArtifactProducer)]
 
     @property
     def shortens(self) -> bool:
