@@ -229,9 +229,15 @@ def local_address(settings: Settings) -> str:
     return f"{f'[{host}]' if ':' in host else host}:{settings.core.port}"
 
 
+_LONGEST_REASON = 20_000
+
+
 def failed(why: str, status: int = 1) -> int:
-    """Tell on standard error why a command fails; returns its exit status."""
-    print(f"mcp-adapter: {why}", file=sys.stderr)
+    """Tell on standard error why a command fails, maybe in a stranger's words; returns its exit status."""
+    # Late, as above: few commands fail.
+    from adapter.rules.text.unicode import plain
+
+    print(plain(f"mcp-adapter: {why[:_LONGEST_REASON]}"), file=sys.stderr)
     return status
 
 

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             asyncio.run(_fetched(handle, options))
         except (TransferFailed, ServerRefused) as failure:
-            return failed(f"{failure}")
+            return failed(str(failure))
     return 0
 
 

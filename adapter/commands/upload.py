@@ -14,6 +14,7 @@ import orjson
 
 from adapter.commands.command_parser import failed
 from adapter.commands.progress_bar import ProgressBar
+from adapter.rules.text.unicode import plain
 from adapter.upstream.client_connection import McpServer, ServerRefused, connected
 from adapter.upstream.transfers import TransferFailed, upload
 
@@ -26,12 +27,12 @@ def run(options: argparse.Namespace) -> int:
     try:
         uploads = asyncio.run(_uploaded(options))
     except (TransferFailed, ServerRefused) as failure:
-        return failed(f"{failure}")
+        return failed(str(failure))
     if options.json:
         print(orjson.dumps(uploads, option=orjson.OPT_INDENT_2).decode())
     else:
         for each in uploads:
-            print(each["upload_handle"])
+            print(plain(str(each["upload_handle"])))
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from adapter.commands.client.result_files import save
 from adapter.commands.client.session import named, opened
-from adapter.commands.client.terminal import Terminal, plain
+from adapter.commands.client.terminal import Terminal
 from adapter.commands.command_parser import CommandParser, failed
 from adapter.commands.flags import add_call_flags
 from adapter.commands.progress_bar import size
@@ -27,8 +27,6 @@ from adapter.rules.tools.call_arguments import (
 from adapter.upstream.client_connection import McpServer, ServerRefused
 from adapter.upstream.transfers import TransferFailed
 
-_LONGEST_REASON = 20_000
-
 
 def run(options: argparse.Namespace) -> int:
     """Call the tool. Return the exit status: 1 if it fails, 2 if it does not take these arguments."""
@@ -38,9 +36,9 @@ def run(options: argparse.Namespace) -> int:
         words = [parse_word(text) for text in options.words]
         return asyncio.run(_called(options, words, terminal))
     except (ServerRefused, TransferFailed) as failure:
-        return failed(plain(str(failure)[:_LONGEST_REASON]))
+        return failed(str(failure))
     except WrongArgument as wrong:
-        return failed(plain(str(wrong)[:_LONGEST_REASON]), 2)
+        return failed(str(wrong), 2)
 
 
 def _read_flags(options: argparse.Namespace) -> None:

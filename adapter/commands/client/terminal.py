@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from adapter.rules.text.unicode import escaped, shown
+from adapter.rules.text.unicode import plain, shown
 from adapter.rules.tools.call_arguments import (
     ArgumentWord,
     WrongArgument,
@@ -113,12 +113,6 @@ class Terminal:
         if self._is_drawing:
             sys.stderr.write("\n")
             self._is_drawing = False
-
-
-def plain(text: str) -> str:
-    """A stranger's text with its lines, and with control and invisible characters escaped."""
-    lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
-    return "\n".join(map(escaped, lines))
 
 
 async def read_input(number: int = 0) -> bytes:

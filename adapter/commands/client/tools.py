@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Any
 
 from adapter.commands.client.session import named, opened
-from adapter.commands.client.terminal import Terminal, plain
+from adapter.commands.client.terminal import Terminal
 from adapter.commands.command_parser import failed
 from adapter.commands.upload import HELPER
-from adapter.rules.text.unicode import shown
+from adapter.rules.text.unicode import plain, shown
 from adapter.rules.tools.call_arguments import WrongArgument, usage
 from adapter.upstream.client_connection import ServerRefused
 
@@ -34,9 +34,9 @@ def run(options: argparse.Namespace) -> int:
         tools = asyncio.run(_tools(options, terminal))
         found = None if options.tool is None else named(tools, options.tool)
     except ServerRefused as refused:
-        return failed(plain(shown(str(refused), _LONGEST_TEXT)))
+        return failed(str(refused))
     except WrongArgument as wrong:
-        return failed(shown(str(wrong), _LONGEST_TEXT), 2)
+        return failed(str(wrong), 2)
     if options.json:
         terminal.show(json.dumps(tools if found is None else found, indent=2, ensure_ascii=False))
     elif found is None:

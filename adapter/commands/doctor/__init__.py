@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from adapter.rules.text.unicode import plain
+
 Status = Literal["right", "warning", "wrong"]
 
 _MARKS = {"right": "ok     ", "warning": "warning", "wrong": "WRONG  "}
@@ -25,7 +27,8 @@ class Finding:
 
     def __str__(self) -> str:
         advice = f" {self.advice}" if self.advice else ""
-        return f"{_MARKS[self.status]}  {self.subject}: {self.sentence}{advice}"
+        # Servers say some of it.
+        return plain(f"{_MARKS[self.status]}  {self.subject}: {self.sentence}{advice}")
 
 
 def right(subject: str, sentence: str) -> Finding:

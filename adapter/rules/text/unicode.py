@@ -97,6 +97,12 @@ def escaped(text: str) -> str:
     return _SHOWN_ESCAPED.sub(lambda found: _escape(found[0]), text)
 
 
+def plain(text: str) -> str:
+    """A stranger's text with its lines, and with what is invisible or moves a cursor escaped."""
+    lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
+    return "\n".join(map(escaped, lines))
+
+
 def _escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -8,6 +8,7 @@ import pytest
 from mcp import Client
 from mcp_types import Implementation, ServerCapabilities
 
+from adapter.commands.doctor import right
 from adapter.commands.doctor.servers import _greeting
 from adapter.upstream.client_connection import McpServer
 
@@ -29,3 +30,8 @@ def test_a_server_without_a_version_has_its_name_alone(version: str, who: str) -
     assert _greeting(connection, ()) == f"{who}, MCP 2025-11-25 (with sessions), offers nothing"
     spoken = f"{who}, era modern; through the adapter MCP 2025-11-25 (with sessions), offers nothing"
     assert _greeting(connection, ["modern"]) == spoken
+
+
+def test_what_a_server_says_moves_no_cursor() -> None:
+    """Its name and its refusals stand in findings; those in JSON are as they are."""
+    assert str(right("server a", "\x1b[2Jshop")) == "ok       server a: \\u001b[2Jshop"
