@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
-from adapter.errors import AdapterError, BadJson, CatalogueDrifted, ToolUnknown, UpstreamBroken
+from adapter.errors import AdapterError, CatalogueDrifted, ToolUnknown
 from adapter.relay.background import in_turns, nothing, own_turn
 from adapter.relay.replies import LARGE
 from adapter.relay.stages import Call, asked_cursor
 from adapter.relay.tools.baselines import Baselines
 from adapter.relay.tools.catalogue_judge import CatalogueJudge, JudgeRuntime
 from adapter.relay.tools.catalogue_reader import CatalogueReader, Offered
-from adapter.relay.tools.tool_lists import Page, PageWriter, Pieces, ToolLists
+from adapter.relay.tools.tool_lists import UNJUDGED, FoundPage, PageWriter, Pieces, ToolLists
 from adapter.rules.access.access_rules import unknown_tool
 from adapter.rules.calls.rounds import says_repeatable
 from adapter.rules.text.unicode import LONGEST_NAME
@@ -220,8 +220,8 @@ class ToolGuard:
             # Megabytes are compared and copied for each client, and many may list them at once.
             await own_turn()
         try:
-            page = await self._page(call, response, first=first)
-            pieces = await self._shown(call, page, first=first)
+            found = await self.tool_lists.page(response, call.envelope.id_bytes, first=first)
+            pieces = (response,) if found is None else await self._shown(call, found, first=first)
         except AdapterError as error:
             return failure(error, call.envelope.id_bytes)
         if len(response) > LARGE:
@@ -233,48 +233,39 @@ class ToolGuard:
         first = _asks_first_page(call)
         if response.size > LARGE:
             await own_turn()
-        for_host = self.is_for_host is not None and await self.is_for_host(call)
-        page = self.tool_lists.known(response, first=first, modern=call.modern, for_host=for_host)
-        if page is None or parse(page.request_id) != call.envelope.id:
+        found = self.tool_lists.known(response, first=first)
+        # One that was never written was read by the adapter alone, and not looked at as an answer to a client.
+        if found is None or not found[0].written or parse(found[1]) != call.envelope.id:
             return None
         try:
-            return await self._shown(call, page, first=first)
+            return await self._shown(call, found, first=first)
         except AdapterError as error:
             return (failure(error, call.envelope.id_bytes),)
 
-    async def _shown(self, call: Call, page: Page, *, first: bool) -> Pieces:
+    async def _shown(self, call: Call, found: FoundPage, *, first: bool) -> Pieces:
         """The page as the client may see it. Raises CatalogueDrifted, and what judging raises where it may refuse."""
-        if page.listed is None or not self._watches:
-            return page.pieces
-        try:
-            verdict = await self._judge.verdict_on(call, page.listed, first=first)
-        except AdapterError as error:
-            if self._pinning.mode == "block":
-                raise
-            self._log.info("a list could not be judged", server=self.baselines.server, why=error.code)
-            return page.pieces
-        return await self._as_judged(call, page, verdict)
-
-    async def _page(self, call: Call, response: bytes, *, first: bool) -> Page:
         for_host = self.is_for_host is not None and await self.is_for_host(call)
-        try:
-            return await self.tool_lists.page(
-                response, call.envelope.id_bytes, first=first, modern=call.modern, for_host=for_host
-            )
-        except BadJson as error:
-            raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
+        way = UNJUDGED[for_host][call.modern]
+        if self._watches:
+            try:
+                verdict = await self._judge.verdict_on(call, found[0], first=first)
+            except AdapterError as error:
+                if self._pinning.mode == "block":
+                    raise
+                self._log.info("a list could not be judged", server=self.baselines.server, why=error.code)
+            else:
+                way = await self._as_judged(call, way, verdict)
+        return await self.tool_lists.written(found, way)
 
-    async def _as_judged(self, call: Call, page: Page, verdict: Verdict) -> Pieces:
+    async def _as_judged(self, call: Call, way: PageWriter, verdict: Verdict) -> PageWriter:
         pinning = self._pinning
         if verdict.drift is None or pinning.mode == "off":
-            return page.pieces
+            return way
         if pinning.mode == "warn" or pinning.subset:
-            for_host = self.is_for_host is not None and await self.is_for_host(call)
-            way = PageWriter(call.modern, verdict, warns=pinning.mode == "warn", for_host=for_host)
-            return await self.tool_lists.judged(page, way)
+            return way._replace(verdict=verdict, warns=pinning.mode == "warn")
         drift = self._drift_for(call, verdict.drift)
         if drift is None:
-            return page.pieces
+            return way
         raise await self._refusal(call, drift)
 
 

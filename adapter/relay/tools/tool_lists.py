@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from structlog.typing import FilteringBoundLogger
 
-from adapter.errors import UpstreamBroken
+from adapter.errors import BadJson, UpstreamBroken
 from adapter.relay.background import SingleFlight, in_turns
 from adapter.relay.param_headers import ParamHeaders
 from adapter.rules.results.tool_results import rpc_result
@@ -127,8 +127,11 @@ class PageWriter(NamedTuple):
     for_host: bool = False
 
 
-_UNJUDGED = (PageWriter(modern=False), PageWriter(modern=True))
-_UNJUDGED_FOR_HOST = tuple(way._replace(for_host=True) for way in _UNJUDGED)
+UNJUDGED = {
+    for_host: (PageWriter(modern=False, for_host=for_host), PageWriter(modern=True, for_host=for_host))
+    for for_host in (False, True)
+}
+"""The ways of a page that no verdict touches: for a host that understands the edits or not, by whether it is modern."""
 
 
 @dataclass(eq=False, slots=True)
@@ -156,18 +159,8 @@ class Listed:
         return sum(map(len, (self.split, *self.written.values())))
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a list: the response for the client, in pieces. ``listed`` is None if that is no list of tools."""
-
-    pieces: Pieces
-    listed: Listed | None
-    request_id: bytes = b""
-
-    @property
-    def response(self) -> bytes:
-        """The response in one piece."""
-        return b"".join(self.pieces)
+FoundPage = tuple[Listed, bytes]
+"""A page, and the id (JSON) of the response that it is; the id is empty if it is in no usual place."""
 
 
 @dataclass(eq=False)
@@ -201,19 +194,8 @@ class ToolLists:
 
     # --- pages that are known ---------------------------------------------------------------------------------
 
-    def known(
-        self, response: MessagePieces, *, first: bool, modern: bool, for_host: bool = False
-    ) -> Page | None:
-        """The upstream's response as a client of that era may see it, if one is kept that equals it but for its id."""
-        found = self._find(response, first=first)
-        if found is None:
-            return None
-        listed, request_id = found
-        written = listed.written.get((_UNJUDGED_FOR_HOST if for_host else _UNJUDGED)[modern])
-        return None if written is None else Page(written.with_id(request_id), listed, request_id)
-
-    def _find(self, response: MessagePieces, *, first: bool) -> tuple[Listed, bytes] | None:
-        """The page that is kept of these bytes, and the id in them."""
+    def known(self, response: MessagePieces, *, first: bool) -> FoundPage | None:
+        """The page that is kept of these bytes."""
         if (span := _span_of_id(response)) is None:
             return None
         for place, listed in enumerate(self._kept):
@@ -225,26 +207,24 @@ class ToolLists:
 
     # --- pages that came --------------------------------------------------------------------------------------
 
-    async def page(
-        self, response: bytes, id_bytes: bytes, *, first: bool, modern: bool, for_host: bool = False
-    ) -> Page:
-        """The upstream's response to ``tools/list`` as a client may see it. Raises BadJson, UpstreamBroken."""
-        known = self.known(MessagePieces([response]), first=first, modern=modern, for_host=for_host)
-        if known is not None:
-            return known
-        listed, split = await self.read(response, first=first), _split(response)
+    async def page(self, response: bytes, id_bytes: bytes, *, first: bool) -> FoundPage | None:
+        """The page that the upstream answered ``tools/list`` with; None for an answer that is none, and stays as it is.
+
+        Raises UpstreamBroken.
+        """
+        try:
+            listed = await self.read(response, first=first)
+        except BadJson as error:
+            raise UpstreamBroken("The upstream server's list of tools is not valid JSON.") from error
         if isinstance(listed, Listed):
-            way = (_UNJUDGED_FOR_HOST if for_host else _UNJUDGED)[modern]
-            written = await self._as_written(listed, split.request_id, way)
-            return Page(written, listed, split.request_id)
+            return listed, _split(response).request_id
         if listed.absent and self._own and first:
-            own = Listed(None, split, first)
-            return Page((own_list(id_bytes, self._own, modern=modern),), own)
-        return Page((response,), None)
+            return Listed(None, _split(response), first), id_bytes
+        return None
 
     async def read(self, response: bytes, *, first: bool) -> Listed | NoTools:
         """One page of the upstream's tools. Raises BadJson, UpstreamBroken."""
-        found = self._find(MessagePieces([response]), first=first)
+        found = self.known(MessagePieces([response]), first=first)
         if found is not None:
             return found[0]
         split = _split(response)
@@ -300,25 +280,22 @@ class ToolLists:
 
     # --- pages that leave -------------------------------------------------------------------------------------
 
-    async def judged(self, page: Page, way: PageWriter) -> Pieces:
-        """The response written in this way.
+    async def written(self, found: FoundPage, way: PageWriter) -> Pieces:
+        """The response with a page, written in this way.
 
         A warning stands first in the description of each drifted tool. Without warnings, only the adapter's own tools
         and the allowed ones are left.
         """
-        if page.listed is None or page.listed.page is None:
-            return page.pieces
-        return await self._as_written(page.listed, page.request_id, way)
-
-    async def _as_written(self, listed: Listed, request_id: bytes, way: PageWriter) -> Pieces:
+        listed, request_id = found
+        if listed.page is None:
+            return (own_list(request_id, self._own, modern=way.modern),)
         written = listed.written.get(way)
         if written is None:
-            written = await self._writing.get((listed, way), partial(self._write, listed, way))
+            write = partial(self._write, listed, listed.page, way)
+            written = await self._writing.get((listed, way), write)
         return written.with_id(request_id)
 
-    async def _write(self, listed: Listed, way: PageWriter) -> SplitResponse:
-        page = listed.page
-        assert page is not None, "a page is read before it is written"
+    async def _write(self, listed: Listed, page: ToolPage, way: PageWriter) -> SplitResponse:
         texts = await _texts(page, way)
         if way.for_host and self.for_host:
             texts = await in_turns(edited_texts(page, texts, self.for_host))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pytest
@@ -11,7 +11,7 @@ from adapter import log
 from adapter.app.access.tool_policies import shape_of
 from adapter.errors import UpstreamBroken
 from adapter.relay.param_headers import ParamHeaders
-from adapter.relay.tools.tool_lists import KEPT, LOGGED_AT_ONCE, PageWriter, ToolLists
+from adapter.relay.tools.tool_lists import KEPT, LOGGED_AT_ONCE, UNJUDGED, Listed, PageWriter, ToolLists
 from adapter.rules.tools.catalogue import Catalogue, CatalogueSnapshot, Verdict
 from adapter.rules.tools.drift import Change, Drift
 from adapter.rules.tools.visibility import Disabled, Policies, ShapedDefinition
@@ -38,6 +38,21 @@ def response(*tools: bytes, request_id: bytes = b"1", more: bytes = b"", spaces:
     )
 
 
+class Shown(NamedTuple):
+    """A response as a client sees it before anything is judged; ``listed`` is None where it is no list."""
+
+    response: bytes
+    listed: Listed | None = None
+
+
+async def shown(
+    made: ToolLists, came: bytes, request_id: bytes = b"1", *, first: bool = True, modern: bool = False
+) -> Shown:
+    if (found := await made.page(came, request_id, first=first)) is None:
+        return Shown(came)
+    return Shown(b"".join(await made.written(found, UNJUDGED[False][modern])), found[0])
+
+
 def names(body: bytes) -> list[str]:
     return [tool["name"] for tool in orjson.loads(body)["result"]["tools"]]
 
@@ -49,7 +64,7 @@ async def test_untouched_lists_keep_their_bytes(spaces: bytes, modern: bool) -> 
     came = response(
         ODD, b'{"no":"name"}', b"7", PLAIN, more=b',"nextCursor":"\\u0062","z":1.0', spaces=spaces
     )
-    page = await lists().page(came, b"1", first=True, modern=modern)
+    page = await shown(lists(), came, modern=modern)
     assert page.response == came
     assert page.listed is not None and page.listed.cursor == "b"
     assert [tool.raw for tool in page.listed.tools] == [ODD, PLAIN]
@@ -61,9 +76,7 @@ async def test_untouched_tools_keep_their_bytes_beside_others(hidden: str, space
     """What is hidden goes with its comma, the adapter's own come first, and the rest is as it came."""
     tools = {"click": ODD, "shoot": PLAIN, "third": b'{"name":"third"}'}
     came = response(*tools.values(), more=b',"nextCursor":"2"', spaces=spaces)
-    made = await lists(Policies(disabled=Disabled.of([hidden])), [OWN]).page(
-        came, b"1", first=True, modern=False
-    )
+    made = await shown(lists(Policies(disabled=Disabled.of([hidden])), [OWN]), came, modern=False)
     kept = [name for name in tools if hidden not in (name, ".*")]
     assert names(made.response) == [OWN["name"], *kept]
     assert all(tools[name] in made.response for name in kept)
@@ -73,7 +86,7 @@ async def test_untouched_tools_keep_their_bytes_beside_others(hidden: str, space
 async def test_only_touched_text_is_written() -> None:
     """A tool with something invisible in it keeps all bytes around that text."""
     dirty = b'{"x":1.0, "name":"zap","description":"Z\xe2\x80\x8baps.","y":1e2}'
-    page = await lists().page(response(ODD, dirty), b"1", first=True, modern=False)
+    page = await shown(lists(), response(ODD, dirty))
     assert page.response == response(ODD, dirty.replace(b"\xe2\x80\x8b", b""))
 
 
@@ -97,8 +110,7 @@ async def test_equal_bytes_are_made_once_whatever_their_id(spelled: str) -> None
     made = ToolLists("one", shape, [OWN], ParamHeaders(), log.get_logger("test"))
     spelled = spelled.replace("TOOLS", f"[{PLAIN.decode()}]")
     pages = [
-        await made.page(spelled.replace("ID", said).encode(), said.encode(), first=True, modern=False)
-        for said in ("1", '"a"', "-7")
+        await shown(made, spelled.replace("ID", said).encode(), said.encode()) for said in ("1", '"a"', "-7")
     ]
     assert [orjson.loads(page.response)["id"] for page in pages] == [1, "a", -7]
     assert all(names(page.response) == [OWN["name"], "shoot"] for page in pages)
@@ -112,7 +124,7 @@ async def test_a_list_is_kept_without_a_copy(id_is_last: bool) -> None:
     body = response(PLAIN)
     if id_is_last:
         body = b'{"result":%s,"jsonrpc":"2.0","id":7}' % orjson.dumps(orjson.loads(body)["result"])
-    page = await lists().page(body, b"7", first=True, modern=False)
+    page = await shown(lists(), body, b"7")
     assert page.listed is not None
     assert page.listed.split.before.obj is page.listed.split.behind.obj is body
     assert page.response == body
@@ -121,9 +133,9 @@ async def test_a_list_is_kept_without_a_copy(id_is_last: bool) -> None:
 async def test_other_eras_and_pages_are_made_apart() -> None:
     """The first page has the adapter's tools, and a modern one is private."""
     made, came = lists(own=[OWN]), response(PLAIN)
-    assert names((await made.page(came, b"1", first=True, modern=False)).response) == [OWN["name"], "shoot"]
-    assert names((await made.page(came, b"1", first=False, modern=False)).response) == ["shoot"]
-    modern = orjson.loads((await made.page(came, b"1", first=True, modern=True)).response)["result"]
+    assert names((await shown(made, came)).response) == [OWN["name"], "shoot"]
+    assert names((await shown(made, came, first=False)).response) == ["shoot"]
+    modern = orjson.loads((await shown(made, came, modern=True)).response)["result"]
     assert modern["cacheScope"] == "private"
 
 
@@ -131,7 +143,7 @@ async def test_what_is_kept_is_bounded() -> None:
     """A server that says something else each time does not fill the memory."""
     made = lists()
     for number in range(KEPT * 2):
-        await made.page(response(b'{"name":"t%d"}' % number), b"1", first=True, modern=False)
+        await shown(made, response(b'{"name":"t%d"}' % number))
     assert repr(made) == f"<ToolLists of 'one': {KEPT} pages kept>"
 
 
@@ -139,7 +151,7 @@ async def test_own_names_are_the_adapters_on_every_page() -> None:
     """An upstream's tool of that name is not called, so it is not shown."""
     came = response(b'{"name":"one_get_upload_url","description":"Mine!"}', PLAIN)
     for first in (True, False):
-        page = await lists(own=[OWN]).page(came, b"1", first=first, modern=False)
+        page = await shown(lists(own=[OWN]), came, first=first)
         assert b"Mine!" not in page.response and page.listed is not None
         assert [tool.name for tool in page.listed.tools] == ["shoot"]
 
@@ -151,11 +163,9 @@ async def test_own_tools_in_every_place() -> None:
         (response(spaces=b" "), None),
         (response(PLAIN, b'{"name":"one_get_upload_url"}'), [OWN["name"], "shoot"]),
     ):
-        page = (await made.page(came, b"1", first=True, modern=False)).response
+        page = (await shown(made, came)).response
         assert own in page and names(page) == (left or [OWN["name"]])
-    modern = await made.page(
-        response(more=b',"ttlMs":5,"cacheScope":"public"'), b"1", first=True, modern=True
-    )
+    modern = await shown(made, response(more=b',"ttlMs":5,"cacheScope":"public"'), modern=True)
     result = orjson.loads(modern.response)["result"]
     assert (result["ttlMs"], result["cacheScope"]) == (5, "private")
 
@@ -163,11 +173,9 @@ async def test_own_tools_in_every_place() -> None:
 async def test_servers_without_tools_have_the_adapters() -> None:
     """Method not found becomes a list of its own tools; any other answer passes."""
     refused = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}'
-    assert names((await lists(own=[OWN]).page(refused, b"1", first=True, modern=False)).response) == [
-        OWN["name"]
-    ]
+    assert names((await shown(lists(own=[OWN]), refused)).response) == [OWN["name"]]
     for other in (refused, b'{"jsonrpc":"2.0","id":1,"result":{"tools":{}}}', b"[]"):
-        page = await lists().page(other, b"1", first=True, modern=False)
+        page = await shown(lists(), other)
         assert page.response is other and page.listed is None
 
 
@@ -175,26 +183,23 @@ async def test_a_list_that_clients_could_read_in_two_ways_is_refused() -> None:
     """Nobody knows which of the two a client reads, and one of them would leave unseen."""
     twice = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[],"Tools":[%s]}}' % PLAIN
     with pytest.raises(UpstreamBroken, match="two ways"):
-        await lists().page(twice, b"1", first=True, modern=False)
+        await shown(lists(), twice)
 
 
 async def test_warnings_and_subsets_touch_what_they_concern() -> None:
     """Also behind the adapter's own tools, hidden ones and entries that are no tools."""
     came = response(b'{"name":"gone"}', b"7", ODD, PLAIN)
     made = lists(Policies(disabled=Disabled.of(["gone"])), [OWN])
-    page = await made.page(came, b"1", first=True, modern=True)
+    page = await made.page(came, b"1", first=True)
+    assert page is not None
     found = Drift(changed=(Change("shoot", ("description",)),))
     now = CatalogueSnapshot(Catalogue("now", {}))
-    warned = b"".join(
-        await made.judged(page, PageWriter(True, Verdict(now, found, found, {"click"}), warns=True))
-    )
-    assert ODD in warned and b"[Warning: this tool is not as it was first seen" in warned
     subset = Verdict(now, found, found, {"click"})
-    assert (
-        orjson.loads(b"".join(await made.judged(page, PageWriter(True, subset))))["result"]["cacheScope"]
-        == "private"
-    )
-    only = b"".join(await made.judged(page, PageWriter(False, subset)))
+    warned = b"".join(await made.written(page, PageWriter(True, subset, warns=True)))
+    assert ODD in warned and b"[Warning: this tool is not as it was first seen" in warned
+    modern = b"".join(await made.written(page, PageWriter(True, subset)))
+    assert orjson.loads(modern)["result"]["cacheScope"] == "private"
+    only = b"".join(await made.written(page, PageWriter(False, subset)))
     assert names(only) == [OWN["name"], "click"] and ODD in only
 
 
@@ -203,7 +208,7 @@ async def test_a_list_of_many_changed_tools_is_a_few_lines(capsys: pytest.Captur
     dirty = [b'{"name":"zap%d","description":"Z\xe2\x80\x8baps."}' % number for number in range(1000)]
     shaping = lists()
     for _ in range(2):
-        await shaping.page(response(*dirty), b"1", first=True, modern=False)
+        await shown(shaping, response(*dirty))
     lines = [orjson.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [line["event"] for line in lines[:LOGGED_AT_ONCE]] == ["policy changed a tool"] * LOGGED_AT_ONCE
     assert [line.get("count") for line in lines[LOGGED_AT_ONCE:]] == [1000 - LOGGED_AT_ONCE]
