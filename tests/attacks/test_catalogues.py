@@ -15,7 +15,6 @@ import pytest
 
 from tests.attacks.arena import Arena, attacked
 from tests.edge.raw import Exchange, RawClient, RawUpstream, call_body
-from tests.relay.sessions.test_health_probe import started
 
 pytestmark = pytest.mark.e2e
 
@@ -102,7 +101,7 @@ async def attacking(
     place: Path, lister: Lister, core: Json | None = None, **sections: Any
 ) -> AsyncIterator[tuple[Arena, RawClient]]:
     """The arena before this upstream, and a client with a session there."""
-    async with started(RawUpstream(lister)) as up, AsyncExitStack() as stack:
+    async with RawUpstream(lister) as up, AsyncExitStack() as stack:
         front = attacked(place, up.url, core={**EVERYTHING_ON, **(core or {})}, **sections)
         arena = await stack.enter_async_context(front)
         client = await stack.enter_async_context(arena.client())

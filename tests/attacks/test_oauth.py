@@ -16,7 +16,7 @@ import pytest
 from adapter.errors import IssuerUnavailable
 from adapter.rules.access.principals import Principals
 from tests.attacks.arena import Arena, attacked
-from tests.attacks.issuer import Issuer, answer, issuing
+from tests.attacks.issuer import Issuer, answer
 from tests.attacks.test_tokens import (
     CURVE,
     GOOD,
@@ -110,8 +110,8 @@ async def test_no_forged_token_opens_the_door(tmp_path: Path) -> None:
     """Whatever it says of its key, its algorithm, its time and its reader; the keys are fetched once, and nothing from
     where a token says. No token is in the log."""
     async with (
-        issuing() as elsewhere,
-        issuing(KEYS) as keys,
+        Issuer() as elsewhere,
+        Issuer(document=KEYS) as keys,
         guarded(tmp_path, trusted(keys, audience="adapter")) as (arena, upstream),
     ):
         forged = [*without_signature(), *of_another_key(), *naming(elsewhere.url), *saying(), *misshapen()]
@@ -133,7 +133,7 @@ async def test_no_forged_token_opens_the_door(tmp_path: Path) -> None:
 
 async def test_a_flood_of_tokens_costs_nobody_else(tmp_path: Path) -> None:
     """Thousands of tokens with good form and made-up keys, each another: little memory, and few fetches."""
-    async with issuing(KEYS) as keys, guarded(tmp_path, trusted(keys)) as (arena, _):
+    async with Issuer(document=KEYS) as keys, guarded(tmp_path, trusted(keys)) as (arena, _):
         async with arena.client() as client:
             assert await opened(client, **bearing(aimed())) == 200
             before = arena.resident_bytes()
@@ -186,7 +186,7 @@ async def test_a_token_for_another_resource_is_no_token(tmp_path: Path) -> None:
     """One mount's token opens no other mount, nor its files, nor its tools over HTTP; spellings of one URL are one."""
     console = {"enabled": True, "allow_execute": True}
     async with (
-        issuing(KEYS) as keys,
+        Issuer(document=KEYS) as keys,
         guarded(tmp_path, trusted(keys), console=console) as (arena, upstream),
         arena.client() as client,
     ):
@@ -223,8 +223,8 @@ async def test_no_issuer_speaks_for_another(tmp_path: Path) -> None:
     the same name at two issuers is two principals, and no name is that of a token of the settings."""
     mine = rsa_key("second issuer")
     async with (
-        issuing(document(jwk(GOOD, "k1"))) as first,
-        issuing(document(jwk(mine, "k1"), jwk(mine, "k2"))) as second,
+        Issuer(document=document(jwk(GOOD, "k1"))) as first,
+        Issuer(document=document(jwk(mine, "k1"), jwk(mine, "k2"))) as second,
         guarded(tmp_path, trusted(first, "https://a.example"), trusted(second, "https://b.example")) as (
             arena,
             _,
@@ -263,7 +263,7 @@ def principal_of(name: str) -> str:
 async def test_another_host_learns_and_gets_nothing(tmp_path: Path) -> None:
     """A page whose name was bound to this address sends its own Host: 421 with a good token, and metadata that names
     the configured URL alone, whatever Host, proxy field or path it is asked with."""
-    async with issuing(KEYS) as keys, guarded(tmp_path, trusted(keys)) as (arena, upstream):
+    async with Issuer(document=KEYS) as keys, guarded(tmp_path, trusted(keys)) as (arena, upstream):
         async with arena.client() as client:
             for host in 400 * (
                 "evil.example",
@@ -306,7 +306,7 @@ def describing(**members: Any) -> Callable[[Issuer], bytes]:
 @asynccontextmanager
 async def described(describe: Callable[[Issuer], bytes]) -> AsyncIterator[Issuer]:
     """An issuer that answers everything with its metadata."""
-    async with issuing() as issuer:
+    async with Issuer() as issuer:
         issuer.document = describe(issuer)
         yield issuer
 
@@ -334,7 +334,7 @@ ELSEWHERE: tuple[Any, ...] = (
 
 async def test_no_issuer_sends_us_elsewhere(tmp_path: Path) -> None:
     """Keys at an address that metadata may not name are not asked for, and the sentence does not quote it."""
-    async with issuing(KEYS) as elsewhere, AsyncExitStack() as stack:
+    async with Issuer(document=KEYS) as elsewhere, AsyncExitStack() as stack:
         port = str(elsewhere.port)
         issuers = {}
         for where in ELSEWHERE:
@@ -387,10 +387,9 @@ async def test_metadata_of_another_issuer_is_none(tmp_path: Path) -> None:
 async def test_issuers_that_do_not_answer_lock_nobody_else_out(tmp_path: Path) -> None:
     """Their callers are told within seconds; an agent with a token of the settings, and people of another issuer, do
     not notice."""
-    async with issuing(KEYS) as keys, AsyncExitStack() as stack:
+    async with Issuer(document=KEYS) as keys, AsyncExitStack() as stack:
         bad = [
-            await stack.enter_async_context(issuing(script=script))
-            for script in (hang, drip, pour, redirecting)
+            await stack.enter_async_context(Issuer(says=script)) for script in (hang, drip, pour, redirecting)
         ]
         entries = [trusted(each, f"http://127.0.0.1:{each.port}") for each in bad]
         arena, _ = await stack.enter_async_context(guarded(tmp_path, trusted(keys), *entries))
@@ -409,14 +408,14 @@ async def test_issuers_that_do_not_answer_lock_nobody_else_out(tmp_path: Path) -
 
 async def test_known_keys_outlive_their_issuer(tmp_path: Path) -> None:
     """An issuer that is gone locks nobody out whose key is known; an unknown key stays unknown."""
-    async with issuing(KEYS) as keys, guarded(tmp_path, trusted(keys)) as (arena, _):
+    async with Issuer(document=KEYS) as keys, guarded(tmp_path, trusted(keys)) as (arena, _):
         async with arena.client() as client:
             assert await opened(client, **bearing(aimed())) == 200
 
             async def broken(writer: asyncio.StreamWriter) -> None:
                 await answer(writer, b"<html>maintenance</html>")
 
-            keys.script = broken
+            keys.says = broken
             for number in range(20):
                 assert (await called(client, aimed(jti=str(number))))[0].status == 200
                 stranger = token(rsa_key("thief"), "RS256", said(aud=f"{BASE}/mcp"), kid=f"new {number}")

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.attacks.arena import Arena, attacked
-from tests.attacks.issuer import Script, answer, issuing
+from tests.attacks.issuer import Issuer, Script, answer
 from tests.edge.conftest import done
 from tests.edge.raw import INITIALIZE, RawClient, RawUpstream, call_body, result
 from tests.pipeline.issuer import PrivateKey, document, ec_key, ed_key, jwk, pem, rsa_key, token
@@ -248,7 +248,11 @@ async def test_no_forged_token_lets_anybody_in(tmp_path: Path) -> None:
 
     The keys are fetched once, and nothing is fetched from where a token says.
     """
-    async with issuing() as elsewhere, issuing(KEYS) as issuer, guarded(tmp_path, issuer.url) as (arena, up):
+    async with (
+        Issuer() as elsewhere,
+        Issuer(document=KEYS) as issuer,
+        guarded(tmp_path, issuer.url) as (arena, up),
+    ):
         forged = [*without_signature(), *of_another_key(), *naming(elsewhere.url), *saying(), *misshapen()]
         good = [token(GOOD, "RS256", said(), kid="k1"), token(CURVE, "ES256", said(), kid="k3")]
         async with arena.client() as client:
@@ -272,7 +276,7 @@ async def test_made_up_keys_make_one_fetch(tmp_path: Path) -> None:
         await asyncio.sleep(2)
         await answer(writer, KEYS)
 
-    async with issuing(script=slowly) as issuer, guarded(tmp_path, issuer.url) as (arena, _):
+    async with Issuer(says=slowly) as issuer, guarded(tmp_path, issuer.url) as (arena, _):
         async with arena.client() as first:
             await first.initialize()
             turn = asyncio.Semaphore(50)
@@ -358,7 +362,7 @@ async def test_issuers_whose_keys_do_not_come(tmp_path: Path) -> None:
     """Callers are refused within seconds, in a sentence that says why and not where; nobody else waits."""
     async with RawUpstream(done) as up, AsyncExitStack() as stack:
         issuers = {
-            kind: await stack.enter_async_context(issuing(script=script)) for kind, script in NO_KEYS.items()
+            kind: await stack.enter_async_context(Issuer(says=script)) for kind, script in NO_KEYS.items()
         }
         servers = [
             {"id": kind, "mount_path": f"/{kind}", "upstream": {"url": up.url}, **checked(issuer.url)}

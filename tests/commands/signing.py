@@ -9,7 +9,7 @@ import pytest
 
 from tests.commands.client.speaking import browser
 from tests.oauth.protected import answer
-from tests.oauth.token_serving import ProtectedUpstream, TokenServer, token_server
+from tests.oauth.token_serving import ProtectedUpstream, TokenServer
 
 APPROVE = """
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -40,7 +40,7 @@ def register(tokens: TokenServer) -> None:
 @pytest.fixture
 async def tokens() -> AsyncIterator[TokenServer]:
     """The authorization server."""
-    async with token_server() as server:
+    async with TokenServer() as server:
         server.documents["/.well-known/oauth-authorization-server"] = {
             "issuer": server.origin,
             "authorization_endpoint": f"{server.origin}/authorize",

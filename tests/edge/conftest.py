@@ -62,14 +62,8 @@ SCRIPTS = frozenset(("version", "opening", "hearing", "ending"))
 def upstream() -> StartUpstream:
     """``async with upstream(script) as up``: a raw upstream for as long as the block lasts."""
 
-    @contextlib.asynccontextmanager
-    async def start(script: Script = done, **fields: Any) -> AsyncIterator[RawUpstream]:
-        raw = RawUpstream(script, **fields)
-        await raw.start()
-        try:
-            yield raw
-        finally:
-            await raw.stop()
+    def start(script: Script = done, **fields: Any) -> RawUpstream:
+        return RawUpstream(script, **fields)
 
     return start
 

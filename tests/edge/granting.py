@@ -25,7 +25,7 @@ from tests.edge.raw import (
     modern_fields,
     result,
 )
-from tests.oauth.grants.scripted_issuer import ScriptedIssuer, issuing
+from tests.oauth.grants.scripted_issuer import ScriptedIssuer
 
 BASE = "http://127.0.0.1:8932"
 TOKENS = {"alice": "token-of-alice-0123456789abcdef", "bob": "token-of-bob-0123456789abcdef"}
@@ -171,7 +171,7 @@ def scene_of(upstream: StartUpstream, adapter: StartAdapter) -> StartScene:
         issuer: dict[str, Any] | None = None,
         **more: Any,
     ) -> AsyncIterator[Scene]:
-        async with issuing(**(issuer or {})) as server:
+        async with ScriptedIssuer(**(issuer or {})) as server:
             script, opening = protected(server)
             async with upstream(script, opening=None if opens else opening, hearing=accepted) as up:
                 up.sessions.add("upstream-1")

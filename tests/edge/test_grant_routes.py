@@ -27,7 +27,7 @@ from tests.edge.granting import (
 )
 from tests.edge.raw import INITIALIZE, MODERN_VERSION, RawClient, accepted, call_body, read_chunk
 from tests.edge.replicating import PATIENCE, Replica, site
-from tests.oauth.grants.scripted_issuer import issuing
+from tests.oauth.grants.scripted_issuer import ScriptedIssuer
 
 
 @pytest.fixture
@@ -375,7 +375,7 @@ async def test_a_grant_on_three_replicas(tmp_path: Path, upstream: StartUpstream
     """The link comes from the first, the page from the second, the redirect goes to the third; a client that listens at
     the second hears of it, and ten calls at all of them renew the grant once.
     """
-    async with issuing() as issuer:
+    async with ScriptedIssuer() as issuer:
         script, _ = protected(issuer)
         async with upstream(script, hearing=accepted) as up:
             auth = {"upstream": {"url": up.url, "auth": {"type": "authorization_code"}}}

@@ -6,18 +6,10 @@ from typing import Any
 
 import orjson
 
-from tests.edge.raw import Exchange, RawClient, result
+from tests.edge.raw import MODERN_META, Exchange, RawClient, result
 from tests.oauth.token_serving import TokenServer
 
 PINNED: dict[str, Any] = {"tool_definition_pinning": {"mode": "block"}}
-
-META: dict[str, Any] = {
-    "_meta": {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-}
 
 
 async def answer(exchange: Exchange) -> None:
@@ -47,7 +39,7 @@ def asking(method: str, number: int = 5) -> bytes:
 
 async def tools_of(client: RawClient, **fields: str) -> bytes:
     """The list of the caller with these fields, in the era without sessions."""
-    body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": META})
+    body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": MODERN_META}})
     asked = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/list", **fields}
     head, text = await client.request("POST", body, **asked)
     assert head.status == 200 and b'"error"' not in text, text

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -64,17 +62,6 @@ class TokenServer(RawUpstream):
         token = f"t{len(self.issued) + 1}"
         self.issued[token] = self.forms[-1]
         return 200, {"access_token": token, "token_type": "Bearer", "expires_in": self.life}
-
-
-@asynccontextmanager
-async def token_server() -> AsyncIterator[TokenServer]:
-    """Run one on a free port."""
-    tokens = TokenServer()
-    await tokens.start()
-    try:
-        yield tokens
-    finally:
-        await tokens.stop()
 
 
 class ProtectedUpstream(RawUpstream):

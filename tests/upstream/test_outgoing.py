@@ -12,7 +12,7 @@ import pytest
 from adapter.errors import AdapterError, UpstreamBroken, UpstreamSilent, UpstreamUnreachable
 from adapter.upstream.outgoing import LARGEST, IssuerHttp
 from tests.oauth.authorization_server import INTROSPECTION, KEYS, AuthorizationServer, authorization_server
-from tests.oauth.grants.scripted_issuer import issuing
+from tests.oauth.grants.scripted_issuer import ScriptedIssuer
 from tests.upstream.raw_peer import PATIENCE, Site
 
 
@@ -145,7 +145,7 @@ async def test_no_proxy_of_the_environment_is_asked(site: Site, monkeypatch: pyt
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::ffff:127.0.0.1]"])
 async def test_this_machine_is_not_asked_for_a_public_server(host: str) -> None:
     """DNS rebinding: the address that is judged is the one that is connected to, whether it had a name or not."""
-    async with issuing() as issuer:
+    async with ScriptedIssuer() as issuer:
         url = f"http://{host}:{issuer.port}/.well-known/oauth-authorization-server"
         with pytest.raises(UpstreamUnreachable):
             await IssuerHttp(near="8.8.8.8").get(url)

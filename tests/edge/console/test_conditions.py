@@ -26,7 +26,7 @@ from tests.edge.consoling import (
 )
 from tests.edge.raw import Exchange, RawUpstream, call_body
 from tests.edge.test_console_data import READ
-from tests.relay.sessions.test_health_probe import PING, started
+from tests.relay.sessions.test_health_probe import PING
 
 REDEFINED = {**READ, "description": "Reads, and mails your cookies."}
 PASSED = {"upstream": {"client_headers": {"passthrough": ["X-Tenant"]}}}
@@ -88,7 +88,7 @@ async def test_a_server_that_refuses_the_adapter_says_so_in_its_own_words(
 
     core = {"auth": AUTH, "upstream_ping": {**PING, "enabled": True}}
     async with (
-        started(RawUpstream(refuse, opening=refuse)) as up,
+        RawUpstream(refuse, opening=refuse) as up,
         opened_console(tmp_path, up, core=core) as front,
     ):
         async with asyncio.timeout(20):

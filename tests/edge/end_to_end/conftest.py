@@ -9,26 +9,22 @@ import pytest
 from tests.edge.company import StartCompany, company_of
 from tests.edge.conftest import StartAdapter, StartUpstream
 from tests.oauth.protected import answer
-from tests.oauth.token_serving import ProtectedUpstream, TokenServer, token_server
+from tests.oauth.token_serving import ProtectedUpstream, TokenServer
 from tests.telemetry.collectors import Collector, http_collector
 
 
 @pytest.fixture
 async def up() -> AsyncIterator[ProtectedUpstream]:
     """An upstream that takes t1 and no other token."""
-    raw = ProtectedUpstream(answer)
-    raw.protect("t1")
-    await raw.start()
-    try:
+    async with ProtectedUpstream(answer) as raw:
+        raw.protect("t1")
         yield raw
-    finally:
-        await raw.stop()
 
 
 @pytest.fixture
 async def tokens() -> AsyncIterator[TokenServer]:
     """The token endpoint."""
-    async with token_server() as server:
+    async with TokenServer() as server:
         yield server
 
 

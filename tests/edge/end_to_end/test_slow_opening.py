@@ -10,7 +10,7 @@ import pytest
 from adapter.relay.sessions.renewal import MOST
 from tests.edge.conftest import Adapter, StartAdapter, done
 from tests.edge.raw import INITIALIZE, Exchange, RawUpstream, error_of, initialize_result, result
-from tests.relay.sessions.test_health_probe import PING, health_when, is_ok, serving, started
+from tests.relay.sessions.test_health_probe import PING, health_when, is_ok, serving
 from tests.waiting import until
 
 
@@ -57,7 +57,7 @@ async def noticed(front: Adapter, count: int) -> None:
 async def test_session_of_a_client_that_left_is_closed(adapter: StartAdapter) -> None:
     """The upstream answers when nobody waits any more; another client's session stays."""
     slow = Slow()
-    async with started(slow_upstream(slow)) as up, adapter(up) as front, front.client() as patient:
+    async with slow_upstream(slow) as up, adapter(up) as front, front.client() as patient:
         async with front.client() as client:
             await client.send("POST", INITIALIZE)
             await up.arrived("initialize")
@@ -74,7 +74,7 @@ async def test_session_that_opens_after_the_time_out_is_closed(adapter: StartAda
     """The client is told that the upstream was silent; what comes later is nobody's."""
     slow = Slow()
     core = {"upstream_request_timeout_seconds": 0.1}
-    async with started(slow_upstream(slow)) as up, adapter(up, core=core) as front, front.client() as client:
+    async with slow_upstream(slow) as up, adapter(up, core=core) as front, front.client() as client:
         _, body = await client.request("POST", INITIALIZE)
         assert error_of(body)["code"] == -32013
         slow.answer.set()
@@ -86,7 +86,7 @@ async def test_session_that_opens_after_the_time_out_is_closed(adapter: StartAda
 async def test_few_late_answers_are_waited_for(adapter: StartAdapter) -> None:
     """Clients that come and go cannot hold more of the upstream's connections than that."""
     slow = Slow()
-    async with started(slow_upstream(slow)) as up, adapter(up) as front:
+    async with slow_upstream(slow) as up, adapter(up) as front:
         clients = [await front.client().__aenter__() for _ in range(MOST + 4)]
         for client in clients:
             await client.send("POST", INITIALIZE)
@@ -105,7 +105,7 @@ async def test_few_late_answers_are_waited_for(adapter: StartAdapter) -> None:
 async def test_waking_slowly_is_no_fault(tmp_path: Path) -> None:
     """An initialize that takes longer than a ping may is waited for; one session serves all pings from then on."""
     slow = Slow(seconds=1.0)
-    async with started(slow_upstream(slow)) as up, serving(tmp_path, {"raw": up.url}) as front:
+    async with slow_upstream(slow) as up, serving(tmp_path, {"raw": up.url}) as front:
         _, body = await health_when(front, lambda body: slow.begun == 1)
         assert body["servers"][0]["detail"] == "upstream_starting"
         status, body = await health_when(front, lambda body: is_ok(body) and len(up.calls("ping")) > 3)
@@ -118,7 +118,7 @@ async def test_session_that_opens_too_late_for_a_ping_is_used_by_the_next(tmp_pa
     """That ping has failed; no second session is asked for meanwhile."""
     slow = Slow(seconds=0.5)
     core = {"upstream_request_timeout_seconds": 0.1, "upstream_ping": {**PING, "failure_threshold": 100}}
-    async with started(slow_upstream(slow)) as up, serving(tmp_path, {"raw": up.url}, **core) as front:
+    async with slow_upstream(slow) as up, serving(tmp_path, {"raw": up.url}, **core) as front:
         _, body = await health_when(front, lambda body: body["servers"][0]["breaker"]["consecutive_failures"])
         assert "opened no session" in body["servers"][0]["ping"]["last_error"]
         await health_when(front, lambda body: is_ok(body) and len(up.calls("ping")) > 3)
@@ -138,6 +138,6 @@ async def test_session_that_pings_fail_in_is_closed_when_another_is_opened(
             else:
                 await super()._answer(exchange)
 
-    async with started(Odd(done)) as up, serving(tmp_path, {"raw": up.url}) as front:
+    async with Odd(done) as up, serving(tmp_path, {"raw": up.url}) as front:
         await health_when(front, lambda _: up.opened > 5)
         assert len(up.sessions) <= 1

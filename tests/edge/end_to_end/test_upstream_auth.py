@@ -14,6 +14,7 @@ from tests.edge.end_to_end.test_sse_upstream import Player
 from tests.edge.end_to_end.test_sse_upstream import adapter as sse_adapter
 from tests.edge.raw import (
     INITIALIZE,
+    MODERN_META,
     call_body,
     error_of,
     initialize_result,
@@ -21,7 +22,7 @@ from tests.edge.raw import (
     modern_fields,
     result,
 )
-from tests.oauth.protected import META, asking, auth
+from tests.oauth.protected import asking, auth
 from tests.oauth.token_serving import ProtectedUpstream, TokenServer
 from tests.upstream.sse.scripted_server import sse_site
 
@@ -142,7 +143,9 @@ async def test_token_endpoint_that_fails_is_one_clear_error(
     tokens.answers = [answer] * 9
     async with adapter(up, server=auth(tokens)) as front, front.client() as client:
         for method in ("tools/list", "prompts/list", "resources/list"):
-            body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": META})
+            body = orjson.dumps(
+                {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": MODERN_META}}
+            )
             fields = {"mcp_protocol_version": "2026-07-28", "mcp_method": method}
             head, text = await client.request("POST", body, **fields)
             message = error_of(text)["message"]

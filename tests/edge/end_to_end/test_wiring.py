@@ -12,7 +12,7 @@ import pytest
 
 from tests.edge.conftest import Adapter, start_adapter
 from tests.edge.raw import Exchange, RawUpstream, answering, call_body, initialize_result, result, silent
-from tests.relay.sessions.test_health_probe import PING, ask, health_when, is_ok, started
+from tests.relay.sessions.test_health_probe import PING, ask, health_when, is_ok
 
 
 class Tools:
@@ -56,7 +56,7 @@ def is_known(body: dict[str, Any]) -> bool:
 async def test_a_tool_that_is_not_there_degrades_health_until_it_is(tmp_path: Path) -> None:
     """The list is read again at each ping while the tool is missing, and no more once all are there."""
     tools = Tools(["write"])
-    async with started(RawUpstream(tools)) as up, serving(tmp_path, up) as front:
+    async with RawUpstream(tools) as up, serving(tmp_path, up) as front:
         status, body = await health_when(front, lambda body: wiring(body) is False and is_known(body))
         assert (status, body["status"]) == (503, "degraded")
         assert body["degraded_reason"] == "adapter_wiring_incomplete"
@@ -77,7 +77,7 @@ async def test_a_tool_that_is_not_there_degrades_health_until_it_is(tmp_path: Pa
 async def test_a_server_that_begins_anew_is_looked_at_again(tmp_path: Path) -> None:
     """After a restart it may be another version, without the tool."""
     tools = Tools(["read"])
-    async with started(RawUpstream(tools)) as up, serving(tmp_path, up) as front:
+    async with RawUpstream(tools) as up, serving(tmp_path, up) as front:
         await health_when(front, lambda body: wiring(body) is True)
         tools.pages = [[]]
         up.sessions.clear()
@@ -89,11 +89,11 @@ async def test_a_server_that_lists_nothing_to_strangers_is_unknown(tmp_path: Pat
 
     refuse = answering(401, b"who are you?")
 
-    async with started(RawUpstream(refuse)) as up, serving(tmp_path, up) as front:
+    async with RawUpstream(refuse) as up, serving(tmp_path, up) as front:
         status, body = await health_when(front, lambda body: is_ok(body) and len(up.calls("tools/list")) > 1)
         assert (status, body["adapter_wiring"]["ready"], wiring(body)) == (200, True, True)
         assert body["adapter_wiring"]["unknown_by_server"] == {"raw": "list_refused"}
-    async with started(RawUpstream(refuse, opening=refuse)) as up, serving(tmp_path, up) as front:
+    async with RawUpstream(refuse, opening=refuse) as up, serving(tmp_path, up) as front:
         _, body = await health_when(front, lambda body: is_ok(body) and len(up.calls("initialize")) > 1)
         assert wiring(body) is True and up.calls("tools/list") == []
         assert body["adapter_wiring"]["unknown_by_server"] == {"raw": "list_refused"}
@@ -103,7 +103,7 @@ async def test_a_server_that_lists_nothing_to_strangers_is_unknown(tmp_path: Pat
 async def test_a_list_that_never_comes_leaves_the_server_healthy(tmp_path: Path) -> None:
     """Pings go on, so the breaker stays closed; that the tools have not been seen yet is told."""
 
-    async with started(RawUpstream(silent)) as up, serving(tmp_path, up) as front:
+    async with RawUpstream(silent) as up, serving(tmp_path, up) as front:
         await up.arrived("tools/list")
         pings = len(up.calls("ping"))
         _, body = await health_when(front, lambda _: len(up.calls("ping")) > pings + 3)
@@ -116,7 +116,7 @@ async def test_a_list_that_never_comes_leaves_the_server_healthy(tmp_path: Path)
 async def test_strangers_do_not_learn_which_tool_is_missing(tmp_path: Path) -> None:
     """A state is enough for them; the names are for those with a token."""
     auth = {"enabled": True, "token": "secret"}
-    async with started(RawUpstream(Tools([]))) as up, serving(tmp_path, up, auth=auth) as front:
+    async with RawUpstream(Tools([])) as up, serving(tmp_path, up, auth=auth) as front:
         _, body = await health_when(front, lambda body: wiring(body) is False and is_known(body))
         assert "missing_by_server" not in body["adapter_wiring"]
         _, told = await ask(front, "/healthz", authorization="Bearer secret")
@@ -129,7 +129,7 @@ NO_PINGS = {"enabled": False}
 async def test_tools_are_looked_for_at_start_where_pings_are_off(tmp_path: Path) -> None:
     """Once, in a session that is closed again; a server that has them all is asked nothing more."""
     tools = Tools(["read"])
-    async with started(RawUpstream(tools)) as up, serving(tmp_path, up, upstream_ping=NO_PINGS) as front:
+    async with RawUpstream(tools) as up, serving(tmp_path, up, upstream_ping=NO_PINGS) as front:
         status, body = await health_when(front, is_ok)
         assert body["adapter_wiring"] == {"status_by_server": {"raw": True}, "ready": True}
         assert body["servers"][0]["detail"] == "upstream_ping_disabled" and status == 200
@@ -145,7 +145,7 @@ async def test_a_server_that_comes_late_is_looked_at_where_pings_are_off(tmp_pat
     async with serving(tmp_path, up, upstream_ping=NO_PINGS) as front:
         _, body = await ask(front, "/healthz")
         assert body["adapter_wiring"]["unknown_by_server"] == {"raw": "waiting_for_upstream"}
-        async with started(up):
+        async with up:
             await health_when(front, is_ok)
 
 
@@ -161,7 +161,7 @@ async def test_a_session_that_was_renewed_has_the_tools_looked_at_where_pings_ar
             await exchange.json(result(message["id"]))
 
     async with (
-        started(RawUpstream(script)) as up,
+        RawUpstream(script) as up,
         serving(tmp_path, up, upstream_ping=NO_PINGS) as front,
         front.client() as client,
     ):
@@ -184,7 +184,7 @@ async def test_an_upstream_that_refuses_the_adapter_is_told_apart(tmp_path: Path
 
     auth = {"enabled": True, "token": "secret"}
     upstream = RawUpstream(refuse, opening=refuse)
-    async with started(upstream) as up, serving(tmp_path, up, auth=auth) as front:
+    async with upstream as up, serving(tmp_path, up, auth=auth) as front:
         status, body = await health_when(front, lambda body: is_ok(body) and len(up.seen) > 3)
         (server,) = body["servers"]
         assert (status, server["detail"]) == (200, "upstream_refuses_adapter")
@@ -208,7 +208,7 @@ async def test_an_upstream_that_refuses_the_adapter_is_logged_once(
         else:
             await Tools(["read"])(exchange)
 
-    async with started(RawUpstream(choosy, opening=choosy)) as up, serving(tmp_path, up) as front:
+    async with RawUpstream(choosy, opening=choosy) as up, serving(tmp_path, up) as front:
         await health_when(front, lambda _: len(up.seen) > 5)
         assert capsys.readouterr().err.count("refuses the adapter") == 1
         taken = True

@@ -21,7 +21,7 @@ from adapter.state.port import Store
 from adapter.state.sealed_rows import SealedRows
 from adapter.state.sqlite import MemoryStore
 from adapter.upstream.outgoing import token_http
-from tests.oauth.grants.scripted_issuer import ScriptedIssuer, issuing
+from tests.oauth.grants.scripted_issuer import ScriptedIssuer
 from tests.pipeline.issuer import Clock
 
 ALICE = Caller("alice:0123456789abcdef", fields={"Host": "adapter"})
@@ -86,7 +86,7 @@ def cluster() -> StartCluster:
     async def start() -> AsyncIterator[Cluster]:
         store = MemoryStore()
         await store.open()
-        async with issuing() as issuer:
+        async with ScriptedIssuer() as issuer:
             yield Cluster(store, issuer)
         await store.close()
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -161,14 +159,3 @@ class ScriptedIssuer(RawUpstream):
             "refresh_token": refresh,
             "scope": "notes",
         }
-
-
-@contextlib.asynccontextmanager
-async def issuing(**fields: Any) -> AsyncIterator[ScriptedIssuer]:
-    """An authorization server for as long as the block lasts."""
-    issuer = ScriptedIssuer(**fields)
-    await issuer.start()
-    try:
-        yield issuer
-    finally:
-        await issuer.stop()

@@ -78,14 +78,13 @@ async def behind(
 ) -> AsyncIterator[Living]:
     """The running adapter before ``upstream``, whose URL takes the place of ``%s`` in ``settings``."""
     raw = RawUpstream(upstream, sessions=set(upstream.sessions), port=upstream.port)
-    await raw.start()
-    upstream.port = raw.port
-    try:
-        async with living(place, settings % raw.url, scripts=scripts) as front:
-            yield front
-    finally:
-        upstream.sessions |= raw.sessions
-        await raw.stop()
+    async with raw:
+        upstream.port = raw.port
+        try:
+            async with living(place, settings % raw.url, scripts=scripts) as front:
+                yield front
+        finally:
+            upstream.sessions |= raw.sessions
 
 
 async def spoken(speaker: Speaker, params: bytes, named: str, **members: str) -> Answer:

@@ -13,7 +13,7 @@ import orjson
 from adapter.app import App, build, running
 from adapter.settings.file.load import load
 from adapter.state.port import Store
-from tests.edge.raw import MODERN_VERSION, Head, RawClient
+from tests.edge.raw import MODERN_META, MODERN_VERSION, Head, RawClient
 from tests.hosted.serving import Front
 
 ERAS = ("2025-11-25", MODERN_VERSION)
@@ -135,12 +135,7 @@ class Speaker:
         self._number += 1
         fields = dict(headers or {})
         if self.modern:
-            meta = {
-                "io.modelcontextprotocol/protocolVersion": self.version,
-                "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": {},
-            }
-            params = {**params, "_meta": {**meta, **params.get("_meta", {})}}
+            params = {**params, "_meta": {**MODERN_META, **params.get("_meta", {})}}
             fields = {"mcp-protocol-version": self.version, "mcp-method": method, **fields}
             if "name" in params:
                 fields["mcp-name"] = params["name"]

@@ -6,15 +6,14 @@ import asyncio
 import gzip
 import itertools
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
-from tests.edge.raw import MODERN_VERSION, Exchange, Head, RawClient, RawUpstream, event
+from tests.edge.raw import MODERN_META, MODERN_VERSION, Exchange, Head, RawClient, RawUpstream, event
 from tests.pipeline.end_to_end.living import Living, initialize, living
 
 
@@ -377,13 +376,6 @@ async def batch_day(road: Road, day: Account, client: RawClient) -> None:
     day.up.version = "2025-11-25"
 
 
-META = {
-    "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
-    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-
-
 async def modern_day(road: Road, day: Account, client: RawClient) -> None:
     """What a client of the modern era may do."""
     client.session = None
@@ -393,7 +385,7 @@ async def modern_day(road: Road, day: Account, client: RawClient) -> None:
         named = params.get("name") or params.get("uri")
         if named is not None:
             fields["mcp_name"] = str(named)
-        return await day.step(step, client, "POST", message(method, _meta=META, **params), **fields)
+        return await day.step(step, client, "POST", message(method, _meta=MODERN_META, **params), **fields)
 
     async def call(step: str, tool: str, more: Mapping[str, Any] | None = None, **arguments: Any) -> bytes:
         given = {"mcp_param_file": "path", "mcp_param_target": "filename"}
@@ -428,21 +420,10 @@ async def modern_day(road: Road, day: Account, client: RawClient) -> None:
     await ask("listen", "subscriptions/listen", notifications=wanted)
 
 
-@asynccontextmanager
-async def upstream() -> AsyncIterator[RawUpstream]:
-    """An upstream with the tools of the day."""
-    raw = RawUpstream(Desk())
-    await raw.start()
-    try:
-        yield raw
-    finally:
-        await raw.stop()
-
-
 async def travelled(road: Road, place: Path) -> dict[str, str]:
     """The account of a day on this road."""
     async with (
-        upstream() as up,
+        RawUpstream(Desk()) as up,
         living(place, settings_of(road), {"UPSTREAM": up.url}, scripts={"code": CODE}) as front,
         RawClient(front.port) as client,
     ):

@@ -82,19 +82,13 @@ async def echo(exchange: Exchange) -> None:
     await respond(exchange, orjson.dumps(complete(exchange, saying(arguments_of(exchange)))))
 
 
-@contextlib.asynccontextmanager
-async def workshop(
+def workshop(
     works: Mapping[str, dict[str, Any] | bytes | Work],
     definitions: Mapping[str, Mapping[str, Any]] | None = None,
     **fields: Any,
-) -> AsyncIterator[RawUpstream]:
-    """The upstream, running; its URL fills ``${UPSTREAM}`` of settings."""
-    raw = RawUpstream(Workshop(works, definitions or {}), **fields)
-    await raw.start()
-    try:
-        yield raw
-    finally:
-        await raw.stop()
+) -> RawUpstream:
+    """The upstream; its URL fills ``${UPSTREAM}`` of settings."""
+    return RawUpstream(Workshop(works, definitions or {}), **fields)
 
 
 @contextlib.asynccontextmanager

@@ -25,15 +25,6 @@ PING = {
 
 
 @contextlib.asynccontextmanager
-async def started(raw: RawUpstream) -> AsyncIterator[RawUpstream]:
-    await raw.start()
-    try:
-        yield raw
-    finally:
-        await raw.stop()
-
-
-@contextlib.asynccontextmanager
 async def serving(root: Path, urls: dict[str, str], **core: object) -> AsyncIterator[Adapter]:
     """The adapter with one server per URL, at ``/<id>``, pinged every 20 ms."""
     settings = {
@@ -93,7 +84,7 @@ async def hanging() -> AsyncIterator[str]:
 
 async def test_pings_have_a_session_of_their_own_that_is_closed_at_stop(tmp_path: Path) -> None:
     """One session for all pings, none of a client's; nothing is left upstream when the adapter has stopped."""
-    async with started(RawUpstream(done)) as up:
+    async with RawUpstream(done) as up:
         async with serving(tmp_path, {"raw": up.url}) as front, front.client() as client:
             await up.arrived("ping")
             probing = up.calls("ping")[0].head["mcp-session-id"]
@@ -109,7 +100,7 @@ async def test_pings_have_a_session_of_their_own_that_is_closed_at_stop(tmp_path
 async def test_breaker_opens_after_the_threshold_and_closes_again(tmp_path: Path) -> None:
     """Calls are refused while it is open, and the session that was open goes on when the upstream is back."""
     async with (
-        started(RawUpstream(done)) as up,
+        RawUpstream(done) as up,
         serving(tmp_path, {"raw": up.url}) as front,
         front.client() as client,
     ):
@@ -131,7 +122,7 @@ async def test_breaker_opens_after_the_threshold_and_closes_again(tmp_path: Path
 async def test_hanging_upstream_delays_nobody_else(tmp_path: Path, hanging: str) -> None:
     """Calls of the other server, health and readiness answer at once while ten clients wait for the hanging one."""
     urls = {"hanging": hanging}
-    async with started(RawUpstream(done)) as up:
+    async with RawUpstream(done) as up:
         urls["raw"] = up.url
         async with serving(tmp_path, urls, upstream_request_timeout_seconds=60) as front:
             waiting = [front.client() for _ in range(10)]
@@ -175,7 +166,7 @@ async def test_late_upstream_becomes_ready_without_a_restart(tmp_path: Path) -> 
         assert (await ask(front, "/readyz"))[0] == 503
         status, body = await health_when(front, lambda body: body["servers"][0]["ping"]["last_error"])
         assert status == 503 and body["startup"]["state"] == "starting"
-        async with started(up), front.client() as client:
+        async with up, front.client() as client:
             await health_when(front, is_ok)
             assert (await ask(front, "/readyz"))[0] == 200
             await client.initialize(path="/raw")
@@ -194,7 +185,7 @@ async def test_upstream_of_the_modern_era_alone_is_healthy(tmp_path: Path) -> No
         await exchange.json(orjson.dumps(answer))
 
     async with (
-        started(RawUpstream(discover, opening=refuse)) as up,
+        RawUpstream(discover, opening=refuse) as up,
         serving(tmp_path, {"raw": up.url}) as front,
     ):
         _, body = await health_when(front, lambda body: is_ok(body) and len(up.calls("server/discover")) > 2)
@@ -209,7 +200,7 @@ async def test_upstream_of_the_modern_era_alone_is_healthy(tmp_path: Path) -> No
 
 async def test_shape_of_a_healthy_answer(tmp_path: Path) -> None:
     """The keys that monitoring reads, and nothing of the upstream's address."""
-    async with started(RawUpstream(done)) as up, serving(tmp_path, {"raw": up.url}) as front:
+    async with RawUpstream(done) as up, serving(tmp_path, {"raw": up.url}) as front:
         status, body = await health_when(front, is_ok)
         assert status == 200 and "degraded_reason" not in body
         (server,) = body["servers"]
@@ -248,7 +239,7 @@ async def test_readiness_of_any_or_all(tmp_path: Path, readiness: str, status: i
     dead = RawUpstream(done)
     await dead.start()
     await dead.stop()
-    async with started(RawUpstream(done)) as up:
+    async with RawUpstream(done) as up:
         urls = {"raw": up.url, "dead": dead.url}
         async with serving(tmp_path, urls, readiness=readiness) as front:
             code, body = await health_when(
@@ -260,7 +251,7 @@ async def test_readiness_of_any_or_all(tmp_path: Path, readiness: str, status: i
 
 async def test_server_that_is_not_pinged_says_so(tmp_path: Path) -> None:
     """Nothing is known of it, so it counts as well, its breaker never opens, and no session is opened."""
-    async with started(RawUpstream(done)) as up:
+    async with RawUpstream(done) as up:
         async with serving(tmp_path, {"raw": up.url}, upstream_ping={"enabled": False}) as front:
             status, body = await ask(front, "/healthz")
             assert status == 200

@@ -28,17 +28,17 @@ async def visiting(
     script: Script, opening: Script | None = None
 ) -> AsyncIterator[tuple[OwnSession, RawUpstream]]:
     """A visit that has been opened, and the upstream it is to; closed when the block ends."""
-    raw = RawUpstream(script, opening=opening)
-    await raw.start()
-    upstream = HttpUpstream(raw.url)
-    visit = OwnSession(Server("one", "/one", upstream, rules=TransferRules(static=(("X-Key", "k"),))), 5.0)
-    try:
-        await visit.open()
-        yield visit, raw
-        await visit.close()
-    finally:
-        await upstream.close()
-        await raw.stop()
+    async with RawUpstream(script, opening=opening) as raw:
+        upstream = HttpUpstream(raw.url)
+        visit = OwnSession(
+            Server("one", "/one", upstream, rules=TransferRules(static=(("X-Key", "k"),))), 5.0
+        )
+        try:
+            await visit.open()
+            yield visit, raw
+            await visit.close()
+        finally:
+            await upstream.close()
 
 
 async def tools_of(visit: OwnSession, limits: ListLimits = BOUNDS) -> list[Tool] | None:
