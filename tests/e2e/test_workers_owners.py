@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 from pathlib import Path
@@ -15,14 +16,27 @@ from tests.edge.replicating import call, child_server
 CONNECTIONS = 12
 
 
+async def pid(one: Supervised, session: str | None, number: int) -> Any:
+    """The child that answers a call on a connection of its own."""
+    client = RawClient(one.port)
+    client.session = session
+    async with client:
+        return (await call(client, "who", number))["result"]["pid"]
+
+
 async def pids(one: Supervised, session: str | None, number: int) -> set[Any]:
     """The child that answered, on many connections."""
-    found = set()
-    for place in range(CONNECTIONS):
-        client = RawClient(one.port)
-        client.session = session
-        async with client:
-            found.add((await call(client, "who", 100 * number + place))["result"]["pid"])
+    return {await pid(one, session, 100 * number + place) for place in range(CONNECTIONS)}
+
+
+async def pids_by_many(one: Supervised, session: str | None) -> set[Any]:
+    """The same, on as many connections as it takes until two workers have got some."""
+    found = await pids(one, session, 1)
+    async with asyncio.timeout(PATIENCE):
+        for number in itertools.count(1000):
+            if len({line["worker"] for line in one.logged("exchange")}) > 1:
+                break
+            found.add(await pid(one, session, number))
     return found
 
 
@@ -39,8 +53,7 @@ async def test_a_session_has_one_process_behind_all_workers(tmp_path: Path) -> N
         async with RawClient(one.port) as opener:
             await opener.initialize()
             session = opener.session
-        (before,) = await pids(one, session, 1)
-        await one.until(lambda: len({line["worker"] for line in one.logged("exchange")}) > 1)
+        (before,) = await pids_by_many(one, session)
         owner = worker_of(before, one.workers)
         os.kill(owner, signal.SIGKILL)
         await one.until(lambda: owner not in one.workers)
