@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.e2e.processes import Adapter, adapter
 from tests.edge.raw import Exchange, RawClient, RawUpstream, Script, result
+from tests.waiting import until
 
 PATIENCE = 30.0
 """Seconds for anything that a busy machine may take its time for."""
@@ -82,9 +83,7 @@ class Supervised:
 
     async def until(self, there: Callable[[], bool]) -> None:
         """Wait until the processes or the log are so."""
-        async with asyncio.timeout(PATIENCE):
-            while not there():
-                await asyncio.sleep(0.02)
+        await until(there, PATIENCE)
 
     async def serving(self, times: int) -> None:
         """Wait until so many workers have said that they serve, since the start."""
@@ -179,9 +178,7 @@ class Load:
     async def more(self, calls: int) -> None:
         """Wait for so many more good calls."""
         goal = self.outcomes["ok"] + calls
-        async with asyncio.timeout(PATIENCE):
-            while self.outcomes["ok"] < goal:
-                await asyncio.sleep(0.01)
+        await until(lambda: self.outcomes["ok"] >= goal, PATIENCE)
 
     async def _client(self, stop: asyncio.Event) -> None:
         while not stop.is_set():

@@ -20,6 +20,7 @@ from tests.e2e.json_session import Json, JsonSession
 from tests.e2e.members import MISSING, PATIENCE, Listener, Member, listener, members, merged, merged_settings
 from tests.e2e.processes import Adapter
 from tests.e2e.replicas import replicated
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timed]
 
@@ -122,9 +123,9 @@ class Scene:
 
 async def all_serve(front: Adapter, workers: int) -> None:
     """Wait until so many workers have said that they serve: the first one takes all connections until then."""
-    async with asyncio.timeout(PATIENCE):
-        while (front.place / "adapter.log").read_text().count('"event":"serving"') < workers:
-            await asyncio.sleep(0.02)
+    await until(
+        lambda: (front.place / "adapter.log").read_text().count('"event":"serving"') >= workers, PATIENCE
+    )
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ import pytest
 
 from tests.e2e.processes import Running, start
 from tests.ports import free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -130,9 +131,7 @@ async def test_a_service_tells_its_manager(tmp_path: Path, workers: int) -> None
         assert await one.alive()
         opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
         client = asyncio.create_task(_posted(one.port, opening))
-        async with asyncio.timeout(PATIENCE):
-            while not (tmp_path / "environment").exists():
-                await asyncio.sleep(0.02)
+        await until((tmp_path / "environment").exists, PATIENCE)
         client.cancel()
         assert not [line for line in (tmp_path / "environment").read_text().splitlines() if "NOTIFY" in line]
         assert await one.ended() == 0

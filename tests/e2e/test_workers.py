@@ -21,6 +21,7 @@ from tests.e2e.processes import adapter, start
 from tests.e2e.supervised import PATIENCE, Load, Supervised, supervised
 from tests.edge.raw import RawClient, error_of, modern_body, modern_fields, read_body, result
 from tests.ports import free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -60,9 +61,7 @@ async def refuses(one: Supervised) -> bool:
 
 
 async def until_refused(one: Supervised) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await refuses(one):
-            await asyncio.sleep(0.02)
+    await until(lambda: refuses(one), PATIENCE)
 
 
 async def test_every_worker_serves_and_says_so(tmp_path: Path) -> None:

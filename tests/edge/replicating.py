@@ -18,6 +18,7 @@ from tests.edge.conftest import merged
 from tests.edge.raw import RawClient, read_chunk
 from tests.state.shared import ReplicaStore, SharedMemory
 from tests.upstream.stdio.scripted import SERVER
+from tests.waiting import until
 
 PATIENCE = 20.0
 """Seconds that anything may take on a busy machine."""
@@ -46,15 +47,11 @@ class Replica:
 
     async def exchanges(self, number: int) -> None:
         """Wait until so many exchanges are under way in it."""
-        async with asyncio.timeout(PATIENCE):
-            while f" {number} exchanges" not in repr(self.app.front):
-                await asyncio.sleep(0.01)
+        await until(lambda: f" {number} exchanges" in repr(self.app.front), PATIENCE)
 
     async def without_processes(self) -> None:
         """Wait until its last child has ended."""
-        async with asyncio.timeout(PATIENCE):
-            while self.processes:
-                await asyncio.sleep(0.01)
+        await until(lambda: not self.processes, PATIENCE)
 
     def client(self, session: str | None = None) -> RawClient:
         client = RawClient(self.port)

@@ -15,6 +15,7 @@ from adapter.edge.mcp.endpoint import Endpoint
 from adapter.edge.router import Front
 from adapter.settings.core import Core
 from tests.edge.raw import RawClient
+from tests.waiting import until
 
 
 class Shop:
@@ -58,8 +59,7 @@ async def test_late_branches_are_loaded_for_those_who_ask_for_one() -> None:
         assert (await first.request("GET", path="/shopping/bag"))[0].status == 404
         assert shop.asked == 0
         waiting = [asyncio.create_task(each.request("GET", path="/shop/bag")) for each in (first, second)]
-        while shop.asked < 2:
-            await asyncio.sleep(0)
+        await until(lambda: shop.asked >= 2)
         assert (await third.request("GET", path="/near/by"))[1] == b"here"
         shop.opened.set()
         assert [(await each)[1] for each in waiting] == [b"bag", b"bag"]

@@ -20,6 +20,7 @@ from adapter.files.shelf import Shelf
 from adapter.files.sweep import COPY_LASTS
 from adapter.rules.files.file_records import Place
 from tests.files.storing import SCOPE, artifact, files_below, got, put, upload
+from tests.waiting import until
 
 COPY = "c" * 32
 MIB = 1 << 20
@@ -115,8 +116,7 @@ async def test_a_copy_that_was_broken_off_is_never_given(shelf: Shelf, root: Pat
     before = files_below(root)
     path = Path(shelf.path_of(upload(), COPY))
     copying = asyncio.create_task(lent(shelf, upload(), measure))
-    while files_below(root) == before:
-        await asyncio.sleep(0)
+    await until(lambda: files_below(root) != before)
     assert not path.exists()
     copying.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -3,7 +3,6 @@ with the tests that asked for it."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import getpass
 import os
@@ -18,7 +17,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from tests import reaper
 from tests.missing import Missing
@@ -192,17 +190,3 @@ def mongodb() -> Iterator[Server]:
 def _served(server: Server) -> Iterator[Server]:
     with running(server):
         yield server
-
-
-# --- what tests say about connectors ---------------------------------------------------------------------------
-
-
-class Condition(Protocol):
-    async def __call__(self) -> bool: ...
-
-
-async def eventually(condition: Condition, *, within: float = 10.0) -> None:
-    """Returns once ``condition`` holds; raises TimeoutError when it does not in time."""
-    async with asyncio.timeout(within):
-        while not await condition():
-            await asyncio.sleep(0.02)

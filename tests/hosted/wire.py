@@ -15,6 +15,8 @@ from typing import Any
 
 import bson
 
+from tests.waiting import until
+
 OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
 HEADER = struct.Struct("<iiii")
 INTERRUPTED = {"ok": 0.0, "code": 11601, "codeName": "Interrupted", "errmsg": "operation was interrupted"}
@@ -116,6 +118,4 @@ async def lasting_server() -> AsyncIterator[tuple[LastingServer, str]]:
     finally:
         server.close()
         with suppress(TimeoutError):
-            async with asyncio.timeout(20):
-                while state.connections:
-                    await asyncio.sleep(0.01)
+            await until(lambda: not state.connections)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,10 +85,3 @@ class Replicas:
     def three(self) -> tuple[Replica, Replica, Replica]:
         """Start three."""
         return self.start(), self.start(), self.start()
-
-
-async def settled(done: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(20):
-        while not done():
-            await asyncio.sleep(0)

@@ -12,8 +12,8 @@ from adapter import log
 from adapter.errors import StoreUnavailable
 from adapter.relay.cleanup import TABLE, Cleanup, CleanupTask, Lease
 from tests.relay.relaying import Clock
-from tests.relay.replicating import settled
 from tests.state.shared import ReplicaStore, SharedMemory
+from tests.waiting import until
 
 INTERVAL = 60.0
 
@@ -85,7 +85,7 @@ async def test_replica_that_was_stopped_in_the_middle_of_its_round_leaves_it(swe
     one, two, _ = sweepers
     one.go_on.clear()
     stopped = asyncio.create_task(one.cleanup.run_once())
-    await settled(lambda: one.alone)
+    await until(lambda: one.alone)
     for _ in range(5):
         await rounds([two], 1)
     assert two.alone >= 1
@@ -100,7 +100,7 @@ async def test_new_holder_begins_at_once() -> None:
     """It does not wait for its next round, since the one before it has left the last one."""
     one = Sweeper(SharedMemory(), 0.06)
     running = asyncio.create_task(one.cleanup.run())
-    await settled(lambda: one.alone)
+    await until(lambda: one.alone)
     assert one.each == 0
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -124,7 +124,7 @@ async def test_leases_are_released_at_the_stop() -> None:
     memory = SharedMemory()
     one, two = Sweeper(memory, 0.003), Sweeper(memory, 0.003)
     running = asyncio.create_task(one.cleanup.run())
-    await settled(lambda: one.alone)
+    await until(lambda: one.alone)
     one.go_on.clear()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

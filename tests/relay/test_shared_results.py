@@ -14,6 +14,7 @@ from adapter.rules.presenters.state_sync import Invalidation
 from adapter.rules.text.expressions import Glob
 from tests.relay.relaying import Clock
 from tests.state.shared import ReplicaStore, SharedMemory
+from tests.waiting import until
 
 KEY = "ab" * 32
 
@@ -93,8 +94,7 @@ async def test_of_many_who_ask_at_once_one_works(replicas: tuple[Replica, Replic
     leading = asyncio.ensure_future(one.ask())
     await one.begun.wait()
     following = [asyncio.ensure_future(each.ask()) for each in (one, other, other)]
-    while not other.results._changes:
-        await asyncio.sleep(0)
+    await until(lambda: other.results._changes)
     one.go.set()
     assert await leading == ("rows", False)
     assert [value for value, _ in await asyncio.gather(*following)] == ["rows"] * 3
@@ -109,8 +109,7 @@ async def test_failure_is_its_callers_own(replicas: tuple[Replica, Replica]) -> 
     leading = asyncio.ensure_future(one.ask())
     await one.begun.wait()
     following = asyncio.ensure_future(other.ask())
-    while not other.results._changes:
-        await asyncio.sleep(0)
+    await until(lambda: other.results._changes)
     one.go.set()
     with pytest.raises(ValueError, match="no"):
         await leading

@@ -10,6 +10,7 @@ from operator import methodcaller
 from adapter.errors import StoreUnavailable
 from adapter.state.port import Change, Row, StoreListener
 from adapter.state.sqlite import MemoryStore
+from tests.waiting import until
 
 Hook = Callable[[str, str], Awaitable[None]]
 """Called with the table and the key of a row before it is read or written; it may wait, or raise StoreUnavailable."""
@@ -58,8 +59,7 @@ class ReplicaStore:
             self._memory.replicas.append(self)
 
     async def close(self) -> None:
-        while self._under_way:
-            await asyncio.sleep(0)
+        await until(lambda: not self._under_way)
         if self in self._memory.replicas:
             self._memory.replicas.remove(self)
 

@@ -19,6 +19,7 @@ from adapter.errors import StoreUnavailable
 from adapter.state import sql
 from adapter.state.port import ABSENT, Conflict, Delete, Put, Row
 from adapter.state.sqlite import LOCK_TIMEOUT, MERGED, RESTS, SLOW, SqliteStore, connect
+from tests.waiting import until
 
 _WRITES_FOREVER = """
 import asyncio, sys
@@ -431,15 +432,14 @@ async def test_who_is_cancelled_while_it_opens_leaves_nothing_open(
 
     monkeypatch.setattr("adapter.state.sqlite.connect", slow)
     opening = asyncio.ensure_future(SqliteStore(path).open())
-    while not begun.is_set():
-        await asyncio.sleep(0.001)
+    await until(begun.is_set)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
     go_on.set()
-    async with asyncio.timeout(5):
-        while any(thread.name.startswith("state-sqlite") for thread in threading.enumerate()):
-            await asyncio.sleep(0.001)
+    await until(
+        lambda: not any(thread.name.startswith("state-sqlite") for thread in threading.enumerate()), 5
+    )
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         opened[0].execute("SELECT 1")
 

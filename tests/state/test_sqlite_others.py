@@ -14,6 +14,7 @@ import pytest
 
 from adapter.state.sqlite import SqliteStore
 from adapter.state.sqlite_others import AT_ONCE, KEPT, LONGEST_BODY, LOOK_EVERY, TABLE
+from tests.waiting import until
 
 Opener = Callable[..., Awaitable["Opened"]]
 
@@ -45,25 +46,15 @@ class Heard:
 
     unknown: int = 0
     announcements: list[tuple[str, bytes]] = field(default_factory=list)
-    told: asyncio.Event = field(default_factory=asyncio.Event)
 
     def row_changed(self, table: str, key: str) -> None:
         raise AssertionError("SQLite does not tell which row")
 
     def rows_unknown(self) -> None:
         self.unknown += 1
-        self.told.set()
 
     def announced(self, topic: str, body: bytes) -> None:
         self.announcements.append((topic, body))
-        self.told.set()
-
-    async def until(self, there: Callable[[], bool]) -> None:
-        """Wait until what was heard is so."""
-        async with asyncio.timeout(20):
-            while not there():
-                self.told.clear()
-                await self.told.wait()
 
 
 @dataclass
@@ -99,7 +90,7 @@ async def test_a_change_of_another_is_heard(opened: Opener) -> None:
     await some_looks()
     one.heard.unknown = other.heard.unknown = 0
     await one.store.put("sessions", "a", b"1")
-    await other.heard.until(lambda: other.heard.unknown > 0)
+    await until(lambda: other.heard.unknown > 0)
     assert one.heard.unknown == 0
     row = await other.store.get("sessions", "a")
     assert row is not None and row.value == b"1"
@@ -117,7 +108,7 @@ async def test_a_change_is_heard_soon(opened: Opener) -> None:
     await some_looks()
     other.heard.unknown = 0
     await one.store.put("sessions", "a", b"1")
-    await other.heard.until(lambda: other.heard.unknown > 0)
+    await until(lambda: other.heard.unknown > 0)
     writing.cancel()
     await asyncio.gather(writing, return_exceptions=True)
 
@@ -129,8 +120,8 @@ async def test_an_announcement_is_heard_once_by_every_other(opened: Opener) -> N
     for number in range(3 * AT_ONCE):
         speakers[number % 2].store.announce("counted", b"%d" % number)
         await asyncio.sleep(0)
-    await listener.heard.until(lambda: len(listener.heard.announcements) == 3 * AT_ONCE)
-    await speakers[0].heard.until(lambda: len(speakers[0].heard.announcements) == 3 * AT_ONCE // 2)
+    await until(lambda: len(listener.heard.announcements) == 3 * AT_ONCE)
+    await until(lambda: len(speakers[0].heard.announcements) == 3 * AT_ONCE // 2)
     await some_looks()
     heard = [body for _, body in listener.heard.announcements]
     assert sorted(heard, key=int) == [b"%d" % number for number in range(3 * AT_ONCE)]
@@ -147,7 +138,7 @@ async def test_what_was_announced_before_is_not_heard(opened: Opener) -> None:
     await one.store.get("sessions", "nothing")
     other = await opened()
     one.store.announce("topic", b"late")
-    await other.heard.until(lambda: bool(other.heard.announcements))
+    await until(lambda: bool(other.heard.announcements))
     await some_looks()
     assert other.heard.announcements == [("topic", b"late")]
 
@@ -156,11 +147,11 @@ async def test_old_announcements_leave_the_file(opened: Opener, tmp_path: Path) 
     """The next one deletes them, whoever wrote them; their numbers are not given again."""
     one, other = await opened(), await opened()
     one.store.announce("topic", b"first")
-    await other.heard.until(lambda: bool(other.heard.announcements))
+    await until(lambda: bool(other.heard.announcements))
     with contextlib.closing(sqlite3.connect(tmp_path / "state.sqlite3")) as file, file:
         file.execute("UPDATE rows SET due = due - ? WHERE tbl = ? AND due IS NOT NULL", (2 * KEPT, TABLE))
     other.store.announce("topic", b"second")
-    await one.heard.until(lambda: bool(one.heard.announcements))
+    await until(lambda: bool(one.heard.announcements))
     rows = await one.store.scan(TABLE)
     assert [row.key for row in rows] == [f"{2:016x}"]
 
@@ -189,7 +180,7 @@ async def test_a_file_that_another_keeps_for_itself_makes_all_unknown(tmp_path: 
     with contextlib.closing(sqlite3.connect(tmp_path / "state.sqlite3", isolation_level=None)) as file:
         file.execute("BEGIN EXCLUSIVE")
         reading = asyncio.create_task(one.store.put("sessions", "a", b"1"))
-        await one.heard.until(lambda: one.heard.unknown > 0)
+        await until(lambda: one.heard.unknown > 0)
         file.execute("ROLLBACK")
     await reading
 
@@ -213,11 +204,11 @@ async def test_two_processes(tmp_path: Path) -> None:
         async with asyncio.timeout(20):
             process.stdin.write(b"put theirs\n")
             assert await process.stdout.readline() == b"done\n"
-            await heard.until(lambda: heard.unknown > 0)
+            await until(lambda: heard.unknown > 0)
             row = await store.get("sessions", "theirs")
             assert row is not None and row.value == b"theirs"
             process.stdin.write(b"announce hello\n")
-            await heard.until(lambda: heard.announcements == [("topic", b"hello")])
+            await until(lambda: heard.announcements == [("topic", b"hello")])
             process.kill()
             await process.communicate()
         await store.put("sessions", "theirs", b"mine", expected=row.version)

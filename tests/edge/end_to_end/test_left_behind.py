@@ -8,6 +8,7 @@ import gzip
 from adapter.relay.sessions.session_map import TABLE
 from tests.edge.conftest import StartRoad
 from tests.edge.raw import INITIALIZE, Exchange, call_body, event, initialize_result, result, silent
+from tests.waiting import until
 
 
 async def test_client_that_leaves_while_initializing_leaves_no_upstream_session(road: StartRoad) -> None:
@@ -24,9 +25,7 @@ async def test_client_that_leaves_while_initializing_leaves_no_upstream_session(
         await up.arrived("GET")
         client.close()
         assert (await up.arrived("DELETE")).head["mcp-session-id"] == "upstream-early"
-        async with asyncio.timeout(20):
-            while front.app.sessions.active:
-                await asyncio.sleep(0)
+        await until(lambda: not front.app.sessions.active)
         assert await front.app.store.count(TABLE) == 0
 
 
@@ -49,8 +48,7 @@ async def test_delete_waits_for_a_renewal_and_closes_what_it_opened(road: StartR
         await caller.send("POST", call_body())
         await renewing.wait()
         await leaver.send("DELETE")
-        while front.app.sessions.active:
-            await asyncio.sleep(0)
+        await until(lambda: not front.app.sessions.active)
         go_on.set()
         assert (await leaver.head()).status == 200
         await caller.head()

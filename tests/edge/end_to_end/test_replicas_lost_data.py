@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from itertools import permutations
 from pathlib import Path
@@ -26,6 +26,7 @@ from tests.edge.replicating import PATIENCE, messages, tool
 from tests.hosted.databases import URL_PASSWORD, Server
 from tests.state.redis.servers import command
 from tests.upstream.stdio.scripted import SERVER
+from tests.waiting import until
 
 pytestmark = pytest.mark.deep
 
@@ -155,13 +156,6 @@ async def fleet(place: Path, up: RawUpstream, redis: Server) -> AsyncIterator[Fl
         yield found
     finally:
         await found.stop()
-
-
-async def until(found: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until it is so."""
-    async with asyncio.timeout(PATIENCE):
-        while not await found():
-            await asyncio.sleep(0.05)
 
 
 def desk(arguments: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ import pytest
 from tests.edge.file_tools import FORM, READS, form
 from tests.edge.raw import Exchange, RawClient, RawUpstream, event, read_body
 from tests.ports import free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.deep
 
@@ -123,9 +124,7 @@ async def counted(place: Path, upstream: RawUpstream, more: dict[str, Any]) -> A
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(60):
-            while not await listens(port):
-                await asyncio.sleep(0.05)
+        await until(lambda: listens(port), 60)
         yield CountedAdapter(process, port)
     finally:
         with contextlib.suppress(ProcessLookupError):

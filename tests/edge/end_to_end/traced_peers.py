@@ -19,6 +19,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from tests.waiting import until
+
 server = MCPServer("traced")
 
 
@@ -35,8 +37,7 @@ async def main(collector: str) -> None:
     config = uvicorn.Config(server.streamable_http_app(), port=0, log_level="warning")
     running = uvicorn.Server(config)
     task = asyncio.create_task(running.serve())
-    while not running.started:
-        await asyncio.sleep(0.01)
+    await until(lambda: running.started)
     print(f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}/mcp", flush=True)
     while url := (await asyncio.to_thread(sys.stdin.readline)).strip():
         async with Client(streamable_http_client(url), mode="legacy") as client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import orjson
@@ -11,6 +10,7 @@ import pytest
 from adapter.rules.access.principals import Scope
 from tests.edge.filing import MIB, PAGE, Desk, filed, filing, sha256
 from tests.edge.raw import Head, read_body
+from tests.waiting import until
 
 CONTENT = bytes(range(256)) * 40
 
@@ -243,9 +243,7 @@ async def test_who_goes_away_in_the_middle_leaves_nothing_open(desk: Desk, scope
         await client.head()
         client.stop_reading()
         assert descriptors() > before
-    async with asyncio.timeout(20):
-        while descriptors() > before:
-            await asyncio.sleep(0)
+    await until(lambda: descriptors() <= before)
 
 
 def descriptors() -> int:

@@ -417,12 +417,8 @@ async def test_a_large_upload_that_ends_amid_a_file_leaves_nothing(tmp_path: Pat
         kept = desk.files()
         async with desk.client() as client:
             await client.send("POST", whole[: 2 * MIB], desk.upload_path(scope), **said)
-            async with asyncio.timeout(20):
-                while desk.files() == kept:
-                    await asyncio.sleep(0)
-        async with asyncio.timeout(20):
-            while desk.files() != kept:
-                await asyncio.sleep(0)
+            await until(lambda: desk.files() != kept)
+        await until(lambda: desk.files() == kept)
 
 
 async def test_half_of_a_large_upload_takes_no_memory(tmp_path: Path) -> None:
@@ -436,8 +432,7 @@ async def test_half_of_a_large_upload_takes_no_memory(tmp_path: Path) -> None:
             await client.send("POST", whole[:MIB], desk.upload_path(scope), **said)
         async with asyncio.timeout(20):
             await until(lambda: sum(file.stat().st_size for file in desk.files()) >= 20 * (MIB - 400))
-            while tracemalloc.get_traced_memory()[0] > MIB:  # until the last thread has let go of its block
-                await asyncio.sleep(0.01)
+            await until(lambda: tracemalloc.get_traced_memory()[0] <= MIB)
         tracemalloc.stop()
         for client in everyone:
             await client.send_more(whole[MIB:])

@@ -549,8 +549,7 @@ async def test_a_reset_behind_the_last_answer_ends_the_connection(serve: Serve) 
         front.service.reset = reset
         client.sendall(POST.replace(b"/mcp", b"/reset") + b"Content-Length: 1000000\r\n\r\nhalf")
         await front.service.ended.wait()
-        while front.listener._connections:
-            await asyncio.sleep(0)
+        await until(lambda: not front.listener._connections)
         assert front.service.end == "done"
         gc.collect()
         assert not front.complaints

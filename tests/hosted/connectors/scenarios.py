@@ -9,8 +9,9 @@ import pytest
 
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed, QueryTimedOut
-from tests.hosted.databases import Server, eventually
+from tests.hosted.databases import Server
 from tests.hosted.stating import Asking, opened
+from tests.waiting import until
 
 GOOD = {"mysql": "SELECT 1", "postgres": "SELECT 1", "redis": "PING"}
 
@@ -69,18 +70,14 @@ async def loses_its_server(
     """The call of that time fails, and so does the next; after the start calls are answered."""
     call = asyncio.create_task(database.ask(endless))
     async with opened(server) as watching:
-
-        async def begun() -> bool:
-            return await runs(watching)
-
-        await eventually(begun)
+        await until(lambda: runs(watching))
     server.stop()
     with pytest.raises(QueryFailed):
         await call
     with pytest.raises(QueryFailed, match="nothing listens at the configured address"):
         await database.ask(GOOD[server.kind])
     server.start()
-    await eventually(lambda: answers(database))
+    await until(lambda: answers(database))
 
 
 async def cannot_open(kind: str, wrong: Mapping[str, str]) -> None:

@@ -14,10 +14,11 @@ import pytest
 
 from adapter.hosted.connectors import connector_for
 from adapter.hosted.connectors.port import ConnectorFailed, QueryFailed
-from tests.hosted.databases import Server, eventually
+from tests.hosted.databases import Server
 from tests.hosted.stating import Asking, opened, opened_at
 from tests.hosted.wire import LastingServer, lasting_server
 from tests.ports import free_port
+from tests.waiting import until
 
 ADA = "507f1f77bcf86cd799439011"
 
@@ -113,7 +114,7 @@ async def test_a_restarted_server_is_found_again() -> None:
         "mongodb", f"mongodb://127.0.0.1:{port}/app", serverSelectionTimeoutMS=300
     ) as database:
         call = asyncio.create_task(database.mongodb({"last": 1}))
-        await eventually(lambda: _lasts(state, 1))
+        await until(lambda: state.running == 1)
         server.close()
         state.drop()
         with pytest.raises(QueryFailed):
@@ -121,9 +122,9 @@ async def test_a_restarted_server_is_found_again() -> None:
         with pytest.raises(QueryFailed, match="nothing listens at the configured address"):
             await database.mongodb({"ping": 1})
         server = await asyncio.start_server(state.serve, "127.0.0.1", port)
-        await eventually(lambda: _answers(database))
+        await until(lambda: _answers(database))
     server.close()
-    await eventually(lambda: _connected(state, 0))
+    await until(lambda: not state.connections)
 
 
 async def test_cancelled_commands_leak_no_connection() -> None:
@@ -132,14 +133,14 @@ async def test_cancelled_commands_leak_no_connection() -> None:
         async with opened_at("mongodb", url, pool_size=3) as database:
             for _ in range(20):
                 calls = [asyncio.create_task(database.mongodb({"last": 1})) for _ in range(3)]
-                await eventually(lambda: _lasts(server, 3))
+                await until(lambda: server.running == 3)
                 for call in calls:
                     call.cancel()
                 await asyncio.gather(*calls, return_exceptions=True)
             await database.mongodb({"ping": 1})
             # The driver watches the server with two connections of its own.
-            await eventually(lambda: _connected(server, 3 + 2))
-        await eventually(lambda: _connected(server, 0))
+            await until(lambda: server.connections <= 3 + 2)
+        await until(lambda: not server.connections)
 
 
 async def test_an_unknown_command_is_a_failure() -> None:
@@ -225,14 +226,6 @@ async def _echoed(database: Asking, number: int) -> int:
     )
     n: int = found.rows[0]["n"]
     return n
-
-
-async def _lasts(server: LastingServer, count: int) -> bool:
-    return server.running == count
-
-
-async def _connected(server: LastingServer, count: int) -> bool:
-    return server.connections <= count
 
 
 async def _answers(database: Asking) -> bool:

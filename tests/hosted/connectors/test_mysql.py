@@ -9,10 +9,11 @@ import pytest
 from adapter.hosted.connectors.port import QueryFailed
 from adapter.rules.calls.inputs import Scalar
 from tests.hosted.connectors import scenarios
-from tests.hosted.databases import PASSWORD, URL_PASSWORD, Server, eventually
+from tests.hosted.databases import PASSWORD, URL_PASSWORD, Server
 from tests.hosted.stating import Asking, opened, opened_at
 from tests.hosted.witnesses import root_of
 from tests.ports import free_port
+from tests.waiting import until
 
 ENDLESS = "SELECT seq FROM seq_1_to_1000000000"
 
@@ -199,8 +200,8 @@ async def test_many_statements_leak_no_connection(mariadb: Server, database: Ask
     async with opened(mariadb, pool_size=4) as leaky:
         before = await _connections(database)
         await scenarios.sends_a_thousand(leaky)
-        await eventually(lambda: _at_most(database, before + 3))
-    await eventually(lambda: _at_most(database, before - 1))
+        await until(lambda: _at_most(database, before + 3))
+    await until(lambda: _at_most(database, before - 1))
 
 
 async def test_a_restarted_server_is_found_again(mariadb: Server, database: Asking) -> None:

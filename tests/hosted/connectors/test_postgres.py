@@ -9,9 +9,10 @@ import pytest
 from adapter.hosted.connectors.port import QueryFailed
 from adapter.rules.calls.inputs import Scalar
 from tests.hosted.connectors import scenarios
-from tests.hosted.databases import URL_PASSWORD, Server, eventually
+from tests.hosted.databases import URL_PASSWORD, Server
 from tests.hosted.stating import Asking, opened
 from tests.ports import free_port
+from tests.waiting import until
 
 RUNNING = "SELECT count(*) AS running FROM pg_stat_activity WHERE state = 'active' AND query LIKE $1"
 
@@ -154,7 +155,7 @@ async def test_many_statements_leak_no_connection(postgres: Server, database: As
     async with opened(postgres, pool_size=4, application_name="leaky") as leaky:
         await scenarios.sends_a_thousand(leaky)
         assert (await database.sql(mine)).rows[0]["n"] <= 4
-    await eventually(lambda: _none_left(database, mine))
+    await until(lambda: _none_left(database, mine))
 
 
 async def test_a_restarted_server_is_found_again(postgres: Server, database: Asking) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from adapter.hosted.connectors.port import QueryFailed
 from tests.hosted.connectors import scenarios
-from tests.hosted.databases import URL_PASSWORD, Server, eventually
+from tests.hosted.databases import URL_PASSWORD, Server
 from tests.hosted.stating import Asking, opened
 from tests.ports import free_port
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -96,8 +97,8 @@ async def test_many_commands_leak_no_connection(redis: Server, database: Asking)
     """A thousand commands, good and bad and cancelled, use no more connections than the pool has."""
     async with opened(redis, pool_size=4) as leaky:
         await scenarios.sends_a_thousand(leaky)
-        await eventually(lambda: _at_most(database, 4 + 1))
-    await eventually(lambda: _at_most(database, 1))
+        await until(lambda: _at_most(database, 4 + 1))
+    await until(lambda: _at_most(database, 1))
 
 
 async def test_a_restarted_server_is_found_again(redis: Server, database: Asking) -> None:

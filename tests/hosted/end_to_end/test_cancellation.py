@@ -17,7 +17,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.hosted.databases import eventually
 from tests.hosted.lasting import (
     FAMILY,
     TELLING,
@@ -32,6 +31,7 @@ from tests.hosted.lasting import (
 from tests.hosted.serving import ERAS, Front
 from tests.plans import plans_of
 from tests.ports import free_port
+from tests.waiting import until
 
 LONG = 60.0
 """Seconds that no test waits."""
@@ -67,12 +67,12 @@ async def test_a_client_that_gives_up_ends_the_work(lasting: Lasting, tmp_path: 
     call."""
     async with lasting.served(tmp_path, LONG) as front, front.client(era) as client:
         call = asyncio.create_task(client.call_tool("last", {}, progress_callback=_heard))
-        await eventually(lasting.begun)
+        await until(lasting.begun)
         call.cancel()
-        await eventually(lasting.over)
+        await until(lasting.over)
         if lasting.quick is not None:
             assert not (await client.call_tool("quick", {})).is_error
-        await eventually(lambda: _idle(front))
+        await until(lambda: _idle(front))
 
 
 async def test_a_modern_client_that_vanishes_ends_the_work(lasting: Lasting, tmp_path: Path) -> None:
@@ -80,22 +80,22 @@ async def test_a_modern_client_that_vanishes_ends_the_work(lasting: Lasting, tmp
     async with lasting.served(tmp_path, LONG) as front:
         async with httpx2.AsyncClient(timeout=LONG) as http:
             call = asyncio.create_task(_called(http, front))
-            await eventually(lasting.begun)
+            await until(lasting.begun)
             call.cancel()
             await asyncio.wait([call])
-        await eventually(lasting.over)
-        await eventually(lambda: _idle(front))
+        await until(lasting.over)
+        await until(lambda: _idle(front))
 
 
 async def test_a_timeout_ends_the_work(lasting: Lasting, tmp_path: Path) -> None:
     """The call is answered in time and says why, and the work is over then."""
     async with lasting.served(tmp_path, lasting.patience) as front, front.client("legacy") as client:
         call = asyncio.create_task(client.call_tool("last", {}))
-        await eventually(lasting.begun)
+        await until(lasting.begun)
         result = await call
         assert result.is_error and result.meta is not None
         assert result.meta["adapter/error"]["reason"] == "timeout"
-        await eventually(lasting.over)
+        await until(lasting.over)
         if lasting.quick is not None:
             assert not (await client.call_tool("quick", {})).is_error
 
@@ -105,8 +105,8 @@ async def test_an_adapter_that_stops_ends_the_work(lasting: Lasting, tmp_path: P
     async with httpx2.AsyncClient(timeout=LONG) as http:
         async with lasting.served(tmp_path, LONG) as front:
             call = asyncio.create_task(_called(http, front))
-            await eventually(lasting.begun)
-        await eventually(lasting.over, within=3)
+            await until(lasting.begun)
+        await until(lasting.over, within=3)
         await asyncio.wait([call])
         call.exception()
 
@@ -149,7 +149,7 @@ async def test_w8_an_adapter_with_a_script_that_loops_can_be_stopped(tmp_path: P
     try:
         async with httpx2.AsyncClient(timeout=LONG) as http:
             url = f"http://127.0.0.1:{config['core']['port']}/mcp"
-            await eventually(lambda: _answers(http, url), within=30)
+            await until(lambda: _answers(http, url), within=30)
             late = await http.post(url, json=_message("last"), headers=_headers("last"))
             assert late.json()["result"]["_meta"]["adapter/error"]["reason"] == "timeout"
             quick = await http.post(url, json=_message("quick"), headers=_headers("quick"))
@@ -200,5 +200,5 @@ async def _heard(progress: float, total: float | None, message: str | None) -> N
     """Asks for progress, and so for a stream."""
 
 
-async def _idle(front: Front) -> bool:
+def _idle(front: Front) -> bool:
     return plans_of(front.app).servers["hosted"].server.running == 0

@@ -18,6 +18,7 @@ from adapter.hosted.scripts.scripts import CodeLoader
 from adapter.pipeline.call import Code
 from adapter.rules.results.outcomes import ToolUserError
 from tests.hosted.serving import LOG
+from tests.waiting import until
 
 Load = Callable[[str], Code]
 
@@ -186,9 +187,7 @@ async def test_a_thread_that_goes_on_is_counted_until_it_ends(scripts: CodeLoade
     free.set()
     assert await called(script, free) == "woke"
     stuck.set()
-    async with asyncio.timeout(20):
-        while scripts.workers.leftover:
-            await asyncio.sleep(0)
+    await until(lambda: not scripts.workers.leftover)
 
 
 async def test_threads_that_never_end_have_a_limit() -> None:
@@ -201,9 +200,7 @@ async def test_threads_that_never_end_have_a_limit() -> None:
     with pytest.raises(ScriptFailed, match="are still running"):
         await workers.run(lambda: 1)
     stuck.set()
-    async with asyncio.timeout(20):
-        while workers.leftover:
-            await asyncio.sleep(0)
+    await until(lambda: not workers.leftover)
     assert await workers.run(lambda: 1) == 1
     workers.close()
 
@@ -216,7 +213,5 @@ async def test_a_generator_that_was_given_up_takes_no_further_step(scripts: Code
     with pytest.raises(ScriptTimedOut):
         await called(load(source), (go, steps), 0.5)
     go.set()
-    async with asyncio.timeout(20):
-        while scripts.workers.leftover:
-            await asyncio.sleep(0)
+    await until(lambda: not scripts.workers.leftover)
     assert steps == [1, "closed"]

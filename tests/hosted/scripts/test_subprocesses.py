@@ -325,8 +325,7 @@ async def test_no_more_run_than_there_are_places() -> None:
             going -= 1
 
     running = [asyncio.ensure_future(run()) for _ in range(10)]
-    while going < 3:
-        await asyncio.sleep(0)
+    await until(lambda: going >= 3)
     running[-1].cancel()
     with pytest.raises(asyncio.CancelledError):
         await running.pop()

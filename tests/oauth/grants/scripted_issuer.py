@@ -13,6 +13,7 @@ import orjson
 from adapter.rules.access.grants import challenge_of
 from tests.edge.raw import Exchange, Head, RawUpstream, Script
 from tests.oauth.token_serving import nobody
+from tests.waiting import until
 
 
 @dataclass
@@ -54,9 +55,7 @@ class ScriptedIssuer(RawUpstream):
 
     async def reached(self, number: int) -> None:
         """Wait for that many requests to the token endpoint. Raises TimeoutError after five seconds."""
-        async with asyncio.timeout(20):
-            while len(self.requests) < number:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.requests) >= number)
 
     def document(self) -> dict[str, Any]:
         """Its metadata (RFC 8414)."""

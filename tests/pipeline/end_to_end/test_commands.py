@@ -6,7 +6,6 @@ import asyncio
 import json
 import sqlite3
 import sys
-from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.e2e.processes import Running, answers, start
 from tests.edge.raw import RawClient
 from tests.pipeline.end_to_end.living import Speaker, furnished, initialize
 from tests.ports import free_port
+from tests.waiting import until
 
 SETTINGS = """
 core: {errors: {expose: safe}}
@@ -303,12 +303,6 @@ servers:
 
 def saying(word: str) -> str:
     return f"def say(payload):\n    return {word!r}\n"
-
-
-async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
-        while not await true():
-            await asyncio.sleep(0.05)
 
 
 async def said(port: int, session: str) -> str:

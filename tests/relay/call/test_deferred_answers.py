@@ -11,9 +11,9 @@ from adapter.relay.call.deferred_answers import TABLE, DeferredAnswers
 from adapter.relay.stages import Call
 from adapter.wire.spans import Replace, edit
 from tests.relay.relaying import Relaying, of_tools
-from tests.relay.replicating import settled
 from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
 from tests.state.shared import SharedMemory
+from tests.waiting import until
 
 ASKED = b'{"id":1,"jsonrpc":"2.0","method":"tools/call","params":{"arguments":{},"name":"save"}}'
 CAME = b'{"jsonrpc":"2.0","result":{"said":"raw"},"id":1}'
@@ -84,7 +84,7 @@ async def test_answer_on_another_replica_is_read_and_changed() -> None:
     house = House()
     await house.call()
     assert await house.listen(1) == b": hi\n\n" + data(LEFT)
-    await settled(lambda: house.makings[0].finished)
+    await until(lambda: house.makings[0].finished)
     assert await house.memory.rows.count(TABLE) == 0
     known = house.replicas[0].sessions.opened()[0]
     assert not house.replicas[0].deferred.waits(known)
@@ -97,7 +97,7 @@ async def test_of_two_replicas_one_delivers_an_answer() -> None:
     for making in house.makings:
         making.go_on.clear()
     both = [asyncio.create_task(house.listen(number)) for number in (1, 2)]
-    await settled(lambda: sum(making.answered for making in house.makings))
+    await until(lambda: sum(making.answered for making in house.makings))
     for making in house.makings:
         making.go_on.set()
     left = sorted([await each for each in both], key=len)
@@ -121,7 +121,7 @@ async def test_answer_that_a_dead_replica_was_editing_is_delivered_by_another() 
         )
     house.makings[1].go_on.clear()
     dying = asyncio.create_task(house.listen(1))
-    await settled(lambda: house.makings[1].answered)
+    await until(lambda: house.makings[1].answered)
     dead = house.replicas[1].store
     dead.down = True  # type: ignore[attr-defined]  # a replica's view: nothing of it reaches the store any more
     assert await house.listen(2) == b": hi\n\n" + data(LEFT)
@@ -139,7 +139,7 @@ async def test_stream_that_was_open_before_the_call_finds_it() -> None:
     chunks: list[bytes | Exception | asyncio.Event] = [b": hi\n\n", come, told]
     house.upstreams[1].then(BACK, ScriptedAnswer(headers=SSE, chunks=chunks))
     listening = asyncio.create_task(house.replicas[1].get(house.session, "7"))
-    await settled(lambda: house.upstreams[1].requests)
+    await until(lambda: house.upstreams[1].requests)
     await house.replicas[0].post(ASKED.replace(b'"id":1', b'"id":2'), house.session)
     come.set()
     assert data(other.replace(b'"raw"', b'"made"')) in await listening

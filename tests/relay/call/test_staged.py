@@ -25,6 +25,7 @@ from adapter.wire.long_messages import MOST_VALUES
 from adapter.wire.spans import Replace, edit
 from tests.relay.relaying import PARKED_TTL, Relaying, of_tools, pieces, whole
 from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
+from tests.waiting import until
 
 ASKED = (
     b'{ "id":1 , "jsonrpc":"2.0","method":"tools/call",\n'
@@ -246,8 +247,7 @@ async def test_stage_is_finished_when_the_client_goes_before_the_head() -> None:
     upstream = ScriptedUpstream([(POST, ScriptedAnswer(after=asyncio.Event()))])
     relaying = with_stage(upstream, stage)
     exchange = asyncio.create_task(relaying.post(ASKED, await relaying.open()))
-    while not upstream.requests:
-        await asyncio.sleep(0)
+    await until(lambda: upstream.requests)
     exchange.cancel()
     with pytest.raises(asyncio.CancelledError):
         await exchange

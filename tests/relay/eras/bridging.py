@@ -30,6 +30,7 @@ from adapter.wire.envelope import read_envelope
 from adapter.wire.sse import SseReader
 from tests.relay.relaying import Clock
 from tests.relay.sharing import LiveUpstream, Message, Stream, answered
+from tests.waiting import until
 
 VERSION = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
@@ -181,9 +182,7 @@ class AskingServer(LiveUpstream):
 
     async def until_said(self, count: int = 1) -> list[Message]:
         """What was said to questions, when it is so many messages."""
-        async with asyncio.timeout(PATIENCE):
-            while len(self.responses) < count:
-                await asyncio.sleep(0)
+        await until(lambda: len(self.responses) >= count, PATIENCE)
         return self.responses
 
     @property

@@ -28,6 +28,7 @@ from tests.relay.eras.bridging import (
     question,
 )
 from tests.relay.sharing import Message
+from tests.waiting import until
 
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 ALL = {
@@ -111,9 +112,7 @@ async def test_resource_is_subscribed_once_for_all(process: Bridging, upstream: 
             upstream.streams[0].say({"jsonrpc": "2.0", **update})
             for client in (one, two):
                 assert (await client.next())["params"]["uri"] == "file:///a/b"
-    async with asyncio.timeout(PATIENCE):
-        while len(upstream.told) < 2:
-            await asyncio.sleep(0)
+    await until(lambda: len(upstream.told) >= 2, PATIENCE)
     about = {"uri": "file:///a"}
     assert upstream.told == [("resources/subscribe", about), ("resources/unsubscribe", about)]
 
@@ -188,9 +187,7 @@ async def test_abandoned_call_is_ended_and_counts_no_more(upstream: AskingServer
         _, stream = await upstream.next_call(2)
         upstream.streams[0].say(question("b", message="Who?"))
         asked = await second
-    async with asyncio.timeout(PATIENCE):
-        while "notifications/cancelled" not in upstream.methods():
-            await asyncio.sleep(0)
+    await until(lambda: "notifications/cancelled" in upstream.methods(), PATIENCE)
     # One waits, so what is asked now is its server's next question.
     upstream.streams[0].say(question("c", message="Where?"))
     resumed = await process.resume(asked, {key: {} for key in asked["result"]["inputRequests"]})

@@ -25,6 +25,7 @@ from tests.relay.eras.bridging import (
 )
 from tests.relay.relaying import Clock
 from tests.relay.sharing import Message, Stream
+from tests.waiting import until
 
 YES: Message = {"action": "accept", "content": {"name": "Ada"}}
 
@@ -177,8 +178,7 @@ async def test_call_that_made_room_is_cancelled_at_the_server(upstream: AskingSe
     _, _, stream = await parked(process, upstream)
     await parked(process, upstream)
     await asyncio.wait_for(stream.aborted.wait(), PATIENCE)
-    while "notifications/cancelled" not in upstream.methods():
-        await asyncio.sleep(0)
+    await until(lambda: "notifications/cancelled" in upstream.methods())
     assert len(process.parked) == 1
 
 

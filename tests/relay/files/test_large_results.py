@@ -32,6 +32,7 @@ from adapter.rules.schema.checker import compile_schema
 from adapter.upstream.port import UpstreamRequest
 from tests.relay.tooling import META, PNG, SSE, Act, Tools, answering, result, tools, uri_of
 from tests.scripted import ScriptedAnswer
+from tests.waiting import until
 
 ABOVE = 16 << 10
 RULE = LargeResultRule(Terms(ABOVE, 1024, "one_read_artifact"), hosts=False)
@@ -323,8 +324,7 @@ async def test_nothing_is_kept_for_a_caller_who_left(tmp_path: Path) -> None:
     """Whenever that is: what was kept until then goes, since nobody will be told of it."""
     async with tools(tmp_path, act(text(LOG + "1"), text(LOG + "2")), large=RULE) as one:
         task = asyncio.create_task(called(one))
-        while not await one.artifacts():
-            await asyncio.sleep(0)
+        await until(one.artifacts)
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task

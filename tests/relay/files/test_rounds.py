@@ -29,6 +29,7 @@ from tests.relay.relaying import Clock, whole
 from tests.relay.tooling import META, READ, SSE, Tools, artifact_of, parsed, producing, result, tools
 from tests.scripted import ScriptedAnswer
 from tests.state.shared import SharedMemory
+from tests.waiting import until
 
 OWNER = principal_scope(b"", "anonymous")
 
@@ -51,8 +52,7 @@ class Asking:
 
     async def heard(self, times: int) -> None:
         """Wait until it was asked so many times."""
-        while len(self.told) < times:
-            await asyncio.sleep(0)
+        await until(lambda: len(self.told) >= times)
 
     def __call__(self, request: UpstreamRequest) -> ScriptedAnswer:
         waits = self.waits if b"requestState" in request.body else None

@@ -30,6 +30,7 @@ from adapter.upstream.port import ReadLimit, UpstreamReply, UpstreamRequest, Who
 from adapter.wire.eras import Era
 from tests.relay.relaying import Relaying, of_tools
 from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream, Step
+from tests.waiting import until
 
 SSE = (("Content-Type", "text/event-stream"),)
 JSON = ("Content-Type", "application/json")
@@ -130,9 +131,7 @@ class Serving:
 
     async def played(self) -> None:
         """Wait until everything expected has come."""
-        async with asyncio.timeout(20):
-            while self.upstream.unplayed:
-                await asyncio.sleep(0)
+        await until(lambda: not self.upstream.unplayed)
 
 
 # --- legacy ---------------------------------------------------------------------------------------------------
@@ -402,9 +401,7 @@ async def test_cancelling_the_wait_cancels_the_call(streaming: bool) -> None:
     )
     serving = Serving(*opening(), call(2, reply))
     running = asyncio.create_task(serving.sessions.call(ANN, "save", {}))
-    async with asyncio.timeout(20):
-        while len(serving.upstream.requests) < 3:
-            await asyncio.sleep(0)
+    await until(lambda: len(serving.upstream.requests) >= 3)
     serving.upstream.then(Expect("POST", asks("notifications/cancelled")), ScriptedAnswer(202))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -22,6 +22,7 @@ from adapter.upstream.port import UpstreamReply, UpstreamRequest, WholeReply, he
 from tests.relay.http_api.test_sessions import ANN, DONE, JSON
 from tests.relay.relaying import Clock, Relaying
 from tests.state.shared import SharedMemory
+from tests.waiting import until
 
 Secret = Callable[[bytes | None], Awaitable[bytes]]
 
@@ -125,9 +126,7 @@ class Process:
 
     async def rest(self) -> None:
         """Wait until nothing is done in the background."""
-        async with asyncio.timeout(20):
-            while repr(self.relaying.background) != "<BackgroundTasks: 0 running>":
-                await asyncio.sleep(0)
+        await until(lambda: repr(self.relaying.background) == "<BackgroundTasks: 0 running>")
 
 
 async def _secret(_: bytes | None) -> bytes:

@@ -68,9 +68,7 @@ class Replica(StoreListener):
 
     async def is_told(self) -> None:
         """Wait until it tells others of its exchanges."""
-        async with asyncio.timeout(10):
-            while not self.recent._tellers:
-                await asyncio.sleep(0)
+        await until(lambda: self.recent._tellers, 10)
 
 
 Pair = tuple[Replica, Replica]

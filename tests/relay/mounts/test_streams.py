@@ -22,6 +22,7 @@ from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import LEGACY, MODERN
 from adapter.wire.rpc_refusals import RpcRefused
 from tests.scripted import ScriptedUpstream
+from tests.waiting import until
 
 
 def opened() -> tuple[Any, Any, ClientRequest]:
@@ -57,12 +58,10 @@ async def test_a_stream_that_is_cut_while_it_waits_leaves_no_task() -> None:
     session, _, ask = opened()
     stream = MergedStream(cast(Any, None), listened_to(), MountRequest(ask, session))
     reading = asyncio.ensure_future(anext(stream.pieces()))
-    while len(asyncio.all_tasks()) < 2:
-        await asyncio.sleep(0)
+    await until(lambda: len(asyncio.all_tasks()) >= 2)
     reading.cancel()
     await asyncio.wait([reading])
-    while len(asyncio.all_tasks()) > 1:
-        await asyncio.sleep(0)
+    await until(lambda: len(asyncio.all_tasks()) <= 1)
 
 
 class FaultyRelay:

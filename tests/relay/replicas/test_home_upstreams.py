@@ -26,9 +26,7 @@ async def test_a_session_that_is_used_again_is_kept(found: Pair) -> None:
 
     found.connect = lambda: Played(refuse)
     await found.near.send(CALL, 1.0)
-    async with asyncio.timeout(20):
-        while not found.home.left:
-            await asyncio.sleep(0)
+    await until(lambda: found.home.left)
     forwarding = ReplicaForwarder(found.a, found.peer, BackgroundTasks())
     here = OwnedUpstream("raw", found.far, forwarding, found.home.left)
     await here.send(replace(CALL, headers=[]), 1.0)

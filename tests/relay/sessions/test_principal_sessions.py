@@ -13,6 +13,7 @@ from adapter.rules.access.sessions import session_key
 from adapter.wire.eras import Era
 from tests.relay.relaying import INITIALIZE, Relaying
 from tests.scripted import Expect, ScriptedAnswer, ScriptedUpstream
+from tests.waiting import until
 
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
 LISTED = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
@@ -187,8 +188,7 @@ async def test_initialize_while_the_kept_session_opens_loses_nothing() -> None:
     upstream = ScriptedUpstream(steps)
     relaying = Relaying(upstream, serves_missing=True)
     first = asyncio.create_task(relaying.post_first(LIST))
-    while not upstream.requests:
-        await asyncio.sleep(0)
+    await until(lambda: upstream.requests)
     await relaying.post_first(INITIALIZE)
     go_on.set()
     assert await first == LISTED

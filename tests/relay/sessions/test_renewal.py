@@ -19,6 +19,7 @@ from adapter.wire.eras import Era
 from tests.relay.guarding import Shop, guarded, tool
 from tests.relay.relaying import INITIALIZE, Relaying, whole
 from tests.scripted import Expect, ScriptedAnswer, ScriptedReply, ScriptedUpstream
+from tests.waiting import until
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"save"}}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{}}'
@@ -118,8 +119,7 @@ async def test_call_that_meets_a_404_after_its_session_was_deleted_opens_nothing
     relaying = Relaying(upstream)
     session = await relaying.open()
     call = asyncio.create_task(relaying.post(CALL, session))
-    while not upstream.requests:
-        await asyncio.sleep(0)
+    await until(lambda: upstream.requests)
     await whole(await relaying.relay.handle(relaying.ask(b"", session, method="DELETE")))
     answered.set()
     with pytest.raises(SessionUnknown):

@@ -13,9 +13,10 @@ from adapter.rules.access.sessions import SessionState, decode, session_key
 from adapter.state.port import Row
 from adapter.wire.eras import Era
 from tests.relay.relaying import Relaying
-from tests.relay.replicating import CALL, RESULT, Replicas, settled
+from tests.relay.replicating import CALL, RESULT, Replicas
 from tests.scripted import ScriptedUpstream
 from tests.state.shared import ReplicaStore, SharedMemory
+from tests.waiting import until
 
 
 async def heard() -> None:
@@ -72,7 +73,7 @@ async def test_call_that_is_under_way_elsewhere_goes_on_when_its_session_ends(ho
 
     house.upstream.handler = slow  # type: ignore[assignment]  # it returns what the handler returns
     calling = asyncio.create_task(one.call(session))
-    await settled(lambda: one.sessions.opened()[0].in_flight)
+    await until(lambda: one.sessions.opened()[0].in_flight)
     await two.end(session)
     go_on.set()
     assert await calling == RESULT

@@ -27,6 +27,7 @@ from tests.relay.sharing import (
     sharing,
 )
 from tests.scripted import ScriptedAnswer
+from tests.waiting import until
 
 # --- opening --------------------------------------------------------------------------------------------------
 
@@ -37,8 +38,7 @@ async def test_clients_that_open_at_once_open_one() -> None:
     upstream.opens.clear()
     process = sharing(upstream)
     opening = [asyncio.create_task(client(process, number=number)) for number in range(10)]
-    while not upstream.opened:
-        await asyncio.sleep(0)
+    await until(lambda: upstream.opened)
     opening[0].cancel()
     upstream.opens.set()
     assert len({each.session for each in await asyncio.gather(*opening[1:])}) == 9

@@ -10,6 +10,7 @@ from adapter.errors import StoreUnavailable
 from tests.relay.relaying import Clock
 from tests.relay.sharing import Client, LiveUpstream, client, sharing
 from tests.state.shared import ReplicaStore, SharedMemory
+from tests.waiting import until
 
 
 async def heard() -> None:
@@ -23,9 +24,7 @@ async def test_replicas_that_open_at_once_share_one() -> None:
     one, two = (sharing(upstream, memory.replica()) for _ in range(2))
     upstream.opens.clear()
     both = [asyncio.create_task(client(each)) for each in (one, two)]
-    async with asyncio.timeout(20):
-        while upstream.opened < 2:
-            await asyncio.sleep(0)
+    await until(lambda: upstream.opened >= 2)
     upstream.opens.set()
     ada, ben = [await each for each in both]
     assert [await ada.call(1, "a"), await ben.call(1, "b")] == ["a", "b"]

@@ -12,9 +12,10 @@ from adapter.relay.sessions.session_map import TABLE
 from adapter.relay.sessions.upstream_sessions import LostSessions
 from adapter.state.fallback import FallbackStore
 from adapter.state.sqlite import MemoryStore
-from tests.relay.replicating import RESULT, Replica, Replicas, settled
+from tests.relay.replicating import RESULT, Replica, Replicas
 from tests.relay.sharing import LiveUpstream, client, sharing
 from tests.state.shared import SharedMemory
+from tests.waiting import until
 
 
 def lost_sessions(replica: Replica) -> LostSessions:
@@ -29,7 +30,7 @@ def lose(replicas: Replicas) -> None:
 
 
 async def searched(*all_lost: LostSessions) -> None:
-    await settled(lambda: all(repr(each.looks) == "<RowLooks: done, 0 waiting>" for each in all_lost))
+    await until(lambda: all(repr(each.looks) == "<RowLooks: done, 0 waiting>" for each in all_lost))
 
 
 async def test_what_stood_behind_lost_sessions_is_closed() -> None:
@@ -91,7 +92,7 @@ async def test_a_store_that_fails_is_asked_again() -> None:
     one.view.down = True
     lost.store_lost()
     before = one.view.calls["get"]
-    await settled(lambda: one.view.calls["get"] > before)
+    await until(lambda: one.view.calls["get"] > before)
     one.view.down = False
     await searched(lost)
     await one.cleanup.run_once()
@@ -114,7 +115,7 @@ async def test_nothing_is_lost_for_a_replica_that_goes_on_in_memory() -> None:
     for _ in range(50):
         await asyncio.sleep(0)
     view.down = False
-    await settled(lambda: store.outage is None)
+    await until(lambda: store.outage is None)
     await one.background.close()
     await one.cleanup.run_once()
     assert len(replicas.upstream.alive) == 1

@@ -297,8 +297,7 @@ async def test_whoever_leaves_does_not_take_the_read_from_others(
     shop.hold, shop.fails = asyncio.Event(), fails
     async with guarded(shop) as front:
         calling = [asyncio.ensure_future(front.call(await front.open(), "click")) for _ in range(5)]
-        while not shop.lists:
-            await asyncio.sleep(0)
+        await until(lambda: shop.lists)
         calling[0].cancel()
         await asyncio.wait(calling[:1])
         shop.hold.set()
@@ -341,8 +340,7 @@ async def test_a_read_that_began_before_a_change_is_not_trusted(shop: Shop) -> N
         front.tool_guard.changed()
         shop.hold = asyncio.Event()
         calling = asyncio.ensure_future(front.call(session, "click"))
-        while shop.lists < 2:
-            await asyncio.sleep(0)
+        await until(lambda: shop.lists >= 2)
         shop.tools = [EVIL]
         front.tool_guard.changed()
         late = asyncio.ensure_future(front.call(session, "click"))
@@ -359,8 +357,7 @@ async def test_a_list_that_is_older_than_the_word_of_a_change_is_not_trusted(sho
     async with listed(shop) as (front, session):
         shop.hold = asyncio.Event()
         listing = asyncio.ensure_future(front.list(session))
-        while shop.lists < 2:
-            await asyncio.sleep(0)
+        await until(lambda: shop.lists >= 2)
         front.tool_guard.changed()
         shop.hold.set()
         assert await listing == [CLICK]

@@ -84,8 +84,7 @@ async def test_an_answer_in_pieces(server: ScriptedRedis, link: RedisLink) -> No
     await link.ready()
     server.answers = [b""]
     asking = asyncio.ensure_future(link.ask(b"GET", b"a"))
-    while not server.commands:
-        await asyncio.sleep(0)
+    await until(lambda: server.commands)
     for byte in b"$3\r\nabc\r\n":
         server.writers[-1].write(bytes([byte]))
         await asyncio.sleep(0)
@@ -125,8 +124,7 @@ async def test_a_command_is_not_sent_twice(server: ScriptedRedis, link: RedisLin
     await link.ask(b"PING")
     server.answers = [b"", b""]
     asking = [asyncio.ensure_future(link.ask(b"INCR", b"a")) for _ in range(2)]
-    while len(server.commands) < 3:
-        await asyncio.sleep(0)
+    await until(lambda: len(server.commands) >= 3)
     server.writers[-1].close()
     outcomes = await asyncio.gather(*asking, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [LinkLost, LinkLost]
@@ -152,8 +150,7 @@ async def test_an_answer_that_waits_in_the_socket_is_in_time(server: ScriptedRed
     """A loop that stood still for longer than an answer may take blames nobody: the answer is there to be read."""
     await link.ask(b"PING")
     asking = asyncio.ensure_future(link.ask(b"GET", b"a"))
-    while len(server.commands) < 2:
-        await asyncio.sleep(0)
+    await until(lambda: len(server.commands) >= 2)
     time.sleep(0.5)
     assert await asking == b"OK"
     assert server.connections == 1

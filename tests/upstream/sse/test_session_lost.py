@@ -11,6 +11,7 @@ from adapter.upstream.sse.session import ATTEMPTS
 from tests.upstream.raw_peer import PATIENCE
 from tests.upstream.sse.clients import INITIALIZED, Front, call, result, sent
 from tests.upstream.sse.scripted_server import ENDPOINT, SseSite
+from tests.waiting import until
 
 LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}'
 
@@ -217,6 +218,4 @@ async def test_sessions_leave_nothing_behind(site: SseSite) -> None:
     assert repr(front.server) == "<SseServer: 0 sessions>"
     await front.close()
     # The scripted server has a task for each connection that is open, and hears of the end of one a little later.
-    async with asyncio.timeout(PATIENCE):
-        while len(asyncio.all_tasks()) > before:
-            await asyncio.sleep(0)
+    await until(lambda: len(asyncio.all_tasks()) <= before, PATIENCE)

@@ -22,6 +22,7 @@ from adapter.upstream.stdio.pipes import (
     MessagePipe,
 )
 from adapter.wire.line_messages import Line
+from tests.waiting import until
 
 IDLE_TURN = 0.0001
 """Seconds of a turn of the loop in which nothing is to be done, at most."""
@@ -195,8 +196,7 @@ def test_messages_stay_whole_and_in_order(early: list[bytes], late: list[bytes])
         for message in late:
             out.put(message)
         end.pipe.resume()
-        while out.waiting:
-            await asyncio.sleep(0)
+        await until(lambda: not out.waiting)
         out.close()
         await end.ended.wait()
         end.pipe.close()
@@ -231,8 +231,7 @@ async def test_waiting_messages_are_forgotten_when_nobody_reads() -> None:
         out.put(b"x" * 100_000)
     assert out.waiting == 3
     os.close(reading)
-    while out.waiting:
-        await asyncio.sleep(0)
+    await until(lambda: not out.waiting)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(writing)
 

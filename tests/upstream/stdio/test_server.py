@@ -257,9 +257,7 @@ async def test_an_idle_process_rests(supervisor: Supervisor) -> None:
         client = await opened(upstream)
         pid = (await client.result("who"))["pid"]
         assert await vanished([pid], PATIENCE)
-        async with asyncio.timeout(PATIENCE):
-            while upstream.server.use.running:  # its end is heard of a moment after it
-                await asyncio.sleep(0.01)
+        await until(lambda: not upstream.server.use.running, PATIENCE)
         ping = await client.send(message("ping", 3))
         assert orjson.loads(await read(ping)) == {"jsonrpc": "2.0", "id": 3, "result": {}}
         assert upstream.server.use.running == 0
