@@ -1,4 +1,4 @@
-"""Work that a cancellation waits for."""
+"""Work that a cancellation waits for, and looks at rows in the background."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import gc
 
 import pytest
 
-from adapter.relay.background import run_beside, run_to_completion
+from adapter.errors import StoreUnavailable
+from adapter.relay import background
+from adapter.relay.background import ROWS, BackgroundTasks, RowLooks, run_beside, run_to_completion
+from tests.waiting import until
 
 
 async def test_the_result_and_the_failure_are_the_works_own() -> None:
@@ -92,3 +95,34 @@ async def test_a_cancelled_caller_waits_and_what_was_done_is_undone(fails: bool)
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert seen == (["done"] if fails else ["done", "undone: result"])
+
+
+async def test_rows_are_looked_at_in_order_and_again_where_the_store_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A few together: first those that others have named, last those for which the store failed. Then comes a rest."""
+    monkeypatch.setattr(background, "AGAIN", 0.01)
+    seen: list[int] = []
+
+    async def look(number: int, fails: set[int]) -> None:
+        seen.append(number)
+        if number in fails:
+            fails.remove(number)
+            raise StoreUnavailable
+
+    tasks, fails = BackgroundTasks(), {1}
+    looks = RowLooks(look, tasks, 3600.0)
+    looks.add(dict.fromkeys(range(2 * ROWS), fails))
+    looks.add({-1: fails}, told=True)
+    await until(lambda: len(seen) == ROWS + 1)
+    assert seen == [-1, *range(ROWS)]
+    await until(lambda: len(seen) == 2 * ROWS + 1)
+    looks.add({-2: fails}, told=True)
+    await asyncio.sleep(0.05)
+    assert seen[ROWS + 1 :] == [*range(ROWS, 2 * ROWS)]
+    assert repr(looks) == "<RowLooks: looking, 2 waiting>"
+    await tasks.close()
+    looks.add({-3: fails})
+    await until(lambda: len(seen) == 2 * ROWS + 4)
+    assert seen[-3:] == [-2, 1, -3]
+    await tasks.close()
