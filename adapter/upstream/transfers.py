@@ -147,7 +147,10 @@ async def _request() -> AsyncIterator[tuple[aiohttp.ClientSession, _Deadline]]:
 
 async def _answer(response: aiohttp.ClientResponse) -> dict[str, Any]:
     """The JSON object of a successful answer. Raises TransferFailed."""
-    body = await response.content.read(_LARGEST_ANSWER)
+    body = bytearray()
+    # A read gives what is there, which is not all of an answer that comes in pieces.
+    while len(body) < _LARGEST_ANSWER and (piece := await response.content.read(_LARGEST_ANSWER)):
+        body += piece
     try:
         answer = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -12,6 +12,24 @@ import pytest
 from adapter.upstream.transfers import TransferFailed, upload
 
 
+async def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
+    """As that for hundreds of files does."""
+    (tmp_path / "a").write_text("a")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        await reader.readuntil(b"--\r\n")
+        for piece in (b"HTTP/1.1 201 X\r\nContent-Length: 16\r\n\r\n", b'{"uploads', b'":[{}]}'):
+            await asyncio.sleep(0.05)
+            writer.write(piece)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = "http://{}:{}/".format(*server.sockets[0].getsockname())
+        assert await upload(url, [tmp_path / "a"], {}, lambda _: None) == [{}]
+
+
 async def test_a_lost_connection_is_said_without_the_number_of_the_error(tmp_path: Path) -> None:
     """The reason stands in words."""
     (tmp_path / "a").write_text("a")
