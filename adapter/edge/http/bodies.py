@@ -97,21 +97,10 @@ class Body:
         self._terms = terms
         self._waiter: asyncio.Future[None] | None = None
 
-    async def read(self) -> bytes:
-        """Return the bytes that have come since the last call, ``b""`` at the end.
-
-        Raises ClientGone, BuffersFull, and BodyTooSlow for a sender that is silent for too long or below the floor.
-        """
-        try:
-            await self._arrived(self._terms.read_timeout)
-        except TimeoutError:
-            raise self._silent() from None
-        if not self.complete:
-            await self._room()
-        return self.take()
-
     async def whole(self, most: int, too_long: Callable[[], Exception]) -> bytes:
-        """Return all of it. Raises as ``read``, and ``too_long()`` for more than ``most`` bytes."""
+        """Return all of it. Raises ClientGone, BuffersFull, and BodyTooSlow for a sender that is silent for too long or
+        below the floor, and ``too_long()`` for more than ``most`` bytes.
+        """
         loop, read_timeout = asyncio.get_running_loop(), self._terms.read_timeout
         self._most = most
         look = min(LOOK_EVERY, read_timeout)
@@ -126,7 +115,7 @@ class Body:
                 await self._arrived(look, once=True)
             except TimeoutError:
                 if self.arrived == arrived and loop.time() - heard >= read_timeout:
-                    raise self._silent() from None
+                    raise BodyTooSlow(f"The body was silent for {read_timeout:g} s.") from None
                 self.check_pace(look)
             if self.arrived != arrived:
                 heard, arrived = loop.time(), self.arrived
@@ -137,7 +126,7 @@ class Body:
         return self.take()
 
     async def piece(self, patience: float) -> bytes:
-        """Return the next piece as it came, ``b""`` at the end. Raises as ``read``, and TimeoutError when
+        """Return the next piece as it came, ``b""`` at the end. Raises as ``whole``, and TimeoutError when
         nothing comes for ``patience`` seconds.
 
         For readers that do not need the whole body: nothing is copied, and no more than needed waits in memory.
@@ -183,9 +172,6 @@ class Body:
             if once:
                 return
 
-    def _silent(self) -> BodyTooSlow:
-        return BodyTooSlow(f"The body was silent for {self._terms.read_timeout:g} s.")
-
     def socket(self) -> BodySocket | None:
         """Return a way for threads to read the rest; None where that is not large, or has partly come already.
 
@@ -213,8 +199,6 @@ class Body:
         piece = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self.size = 0
-        if not self.complete:
-            self._resume()
         return piece
 
     # --- memory -----------------------------------------------------------------------------------------------

@@ -84,10 +84,6 @@ class InboundRequest:
     def method(self) -> str:
         return self.envelope.method if isinstance(self.envelope, Envelope) else ""
 
-    @property
-    def name(self) -> str | None:
-        return self.envelope.name if isinstance(self.envelope, Envelope) else None
-
 
 @dataclass(slots=True)
 class Endpoint:

@@ -97,9 +97,9 @@ async def test_a_floor_of_nothing_lets_a_body_trickle() -> None:
     body = Body(lambda: None, terms(rate=0, window=0.01, grace=0))
     for _ in range(5):
         asyncio.get_running_loop().call_later(0.02, body.add, b"x")
-        assert await body.read() == b"x"
+        assert await body.piece(1) == b"x"
     with pytest.raises(BodyTooSlow):
-        await body.read()
+        await body.whole(1, ValueError)
 
 
 async def test_who_takes_all_of_a_body_is_not_told_of_its_pieces() -> None:
@@ -200,7 +200,7 @@ async def test_who_waits_in_vain_is_refused() -> None:
         each.count()
     async with no_place_ahead(agreed.buffers):
         with pytest.raises(BuffersFull, match=r"bytes that core\.max_buffered_bytes"):
-            await body.read()
+            await body.whole(MIB, ValueError)
         with pytest.raises(BuffersFull):
             body.take()
             await body.piece(1)

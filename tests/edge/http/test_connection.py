@@ -99,7 +99,7 @@ class Service:
                 reply.send(int(path[8:]), [], b"body")
             case _:
                 body = b""
-                while piece := await request.body.read():
+                while piece := await request.body.piece(30):
                     body += piece
                 reply.send(200, [("X-Path", request.path)], body)
 

@@ -50,7 +50,7 @@ def by_us(data: bytes, cuts: Sequence[int]) -> Taken | None:
         fields = [(name.lower(), value) for name, value in head.fields.pairs]
         if not whole:
             return Taken(head.method, head.target.encode("latin-1"), fields, None)
-        return Taken(head.method, head.target.encode("latin-1"), fields, await content.read())
+        return Taken(head.method, head.target.encode("latin-1"), fields, content.take())
 
     return asyncio.run(read())
 
@@ -157,8 +157,7 @@ def after_others(data: bytes, earlier: Sequence[bytes]) -> Taken | None:
             return None
         head, content = taken[known]
         fields = [(name.lower(), value) for name, value in head.fields.pairs]
-        body = await content.read() if whole else None
-        return Taken(head.method, head.target.encode("latin-1"), fields, body)
+        return Taken(head.method, head.target.encode("latin-1"), fields, content.take() if whole else None)
 
     return asyncio.run(read())
 
