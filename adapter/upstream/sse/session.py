@@ -307,6 +307,9 @@ class SseSession:
         self._endpoint = asyncio.get_running_loop().create_future()
         if not before.last_id:
             self._interrupted(lost)
+            if not self._local.version:
+                # Its client was told that it has not opened, so nobody would end it.
+                return None
         stream = await self._opened_again(before)
         if stream is not None and stream.target != before.target:
             stream.close()

@@ -9,7 +9,7 @@ import pytest
 from adapter.errors import AnswerTooLarge, UpstreamBroken, UpstreamUnanswered
 from adapter.upstream.sse.session import ATTEMPTS
 from tests.upstream.raw_peer import PATIENCE
-from tests.upstream.sse.clients import INITIALIZED, Front, call, result, sent
+from tests.upstream.sse.clients import DELAY, INITIALIZE, INITIALIZED, Front, call, result, sent
 from tests.upstream.sse.scripted_server import ENDPOINT, SseSite
 from tests.waiting import until
 
@@ -36,6 +36,18 @@ async def test_a_call_under_way_may_have_run(site: SseSite, front: Front, orderl
     await again.opens("/messages?session_id=2")
     await again.left()
     assert calls(site) == [7]
+
+
+async def test_a_session_that_breaks_off_before_it_is_open_is_over(site: SseSite, front: Front) -> None:
+    """Nobody would end one that was opened again."""
+    waits = front.posting(INITIALIZE)
+    stream = await (await site.stream()).opens()
+    await site.post()
+    await stream.ends()
+    with pytest.raises(UpstreamBroken):
+        await waits
+    await asyncio.sleep(5 * DELAY)
+    assert site.streams.empty() and repr(front.server) == "<SseServer: 0 sessions>"
 
 
 async def test_a_call_with_progress_ends_with_an_error_event(site: SseSite, front: Front) -> None:
