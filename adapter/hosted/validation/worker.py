@@ -3,7 +3,7 @@
 ``python -m adapter.hosted.validation.worker BYTES SECONDS`` says ``ready``, then answers each request on its standard
 input. A request is three lengths (32 bits each, big-endian) and as many bytes of JSON: whether it is ``strict``, the
 schema, the value. An answer is one length and JSON: ``faults`` and ``unjudged``, ``invalid`` with a sentence, or
-``exceeded`` with the name of the limit. When its standard input ends, it ends too; and by a signal of the system when
+``exceeded`` with one about the limit. When its standard input ends, it ends too; and by a signal of the system when
 a check takes SECONDS, because an adapter that was killed ends nothing.
 """
 
@@ -22,7 +22,7 @@ import orjson
 from adapter.errors import BadJson
 from adapter.rules.last_used import LastUsed
 from adapter.rules.schema.checker import Checker, compile_schema
-from adapter.rules.schema.cost import SchemaInvalid, SchemaTooLarge
+from adapter.rules.schema.cost import PARTS, SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.events import shortened
 from adapter.rules.text.json_values import compact
 from adapter.wire.envelope import parse
@@ -59,7 +59,7 @@ class ValidationServer:
         except (SchemaInvalid, BadJson) as invalid:
             return {"invalid": str(invalid)}
         except SchemaTooLarge:
-            return {"exceeded": "parts"}
+            return {"exceeded": f"The schema has more than {PARTS} parts."}
         unjudged = islice(checker.unjudged.items(), _PATTERNS_TOLD)
         return {
             "faults": [fault.written() for fault in judgement.faults],

@@ -26,7 +26,6 @@ from adapter.errors import LimitReached
 from adapter.hosted.validation.worker import LENGTH, LENGTHS, OUT_OF_MEMORY, READY
 from adapter.pipeline.validation_stage import CheckOwner, CheckVerdict
 from adapter.rules.results.refusals import read_fault
-from adapter.rules.schema.cost import PARTS
 from adapter.wire.envelope import dump, parse
 
 STARTING = 15.0
@@ -112,13 +111,16 @@ class ValidationProcess:
                     answer = await self._answer(lengths, options, schema, value)
             except TimeoutError:
                 await self.end()
-                return CheckVerdict(exceeded=_exceeded("seconds", self._limits))
+                return CheckVerdict(
+                    exceeded=f"Checking the value needs more than {self._limits.seconds:g} s."
+                )
             except (asyncio.IncompleteReadError, ConnectionError):
                 await self.end()
                 if self._process.returncode in _WITHOUT_MEMORY:
-                    return CheckVerdict(exceeded=_exceeded("memory", self._limits))
+                    needs = f"Checking the value needs more than {self._limits.memory} bytes of memory."
+                    return CheckVerdict(exceeded=needs)
                 raise ProcessFailed(f"its process ended with status {self._process.returncode}") from None
-            return await asyncio.to_thread(_verdict, answer, self._limits)
+            return await asyncio.to_thread(_verdict, answer)
 
     def kill(self) -> None:
         """End the process soon, also in the midst of a check."""
@@ -159,22 +161,9 @@ class ValidationProcess:
             raise
 
 
-def _verdict(written: bytes, limits: ValidationLimits) -> CheckVerdict:
+def _verdict(written: bytes) -> CheckVerdict:
     answer = parse(written)
-    if "exceeded" in answer:
-        return CheckVerdict(exceeded=_exceeded(answer["exceeded"], limits))
-    if "invalid" in answer:
-        return CheckVerdict(invalid=answer["invalid"])
-    return CheckVerdict([read_fault(fault) for fault in answer["faults"]], answer["unjudged"])
-
-
-def _exceeded(what: str, limits: ValidationLimits) -> str:
-    match what:
-        case "seconds":
-            return f"Checking the value needs more than {limits.seconds:g} s."
-        case "memory":
-            return f"Checking the value needs more than {limits.memory} bytes of memory."
-    return f"The schema has more than {PARTS} parts."
+    return CheckVerdict([*map(read_fault, answer.pop("faults", ()))], **answer)
 
 
 def _environment() -> dict[str, str]:
