@@ -57,7 +57,10 @@ class StagedFile(Protocol):
     """A file that is being written under a temporary name and does not exist for anybody yet.
 
     Whoever got one ends it with ``FileStore.place`` or ``discard``; a killed process leaves it to the sweep.
+    ``measure`` is that of the whole file, once it is finished.
     """
+
+    measure: Measure
 
     @property
     def size(self) -> int:
@@ -144,10 +147,10 @@ class FileStore(Protocol):
 
     async def take(
         self, path: str, scope: str, since: float, limit: CaptureLimit | None
-    ) -> tuple[StagedFile, Measure] | None:
-        """Copy a file that a tool named: one inside the scope's artifact area or an allowed root, no link on the
-        way, regular, changed at or after ``since`` (Unix seconds). None for everything else. Raises FileTooLarge,
-        StorageFull.
+    ) -> StagedFile | None:
+        """Copy and finish a file that a tool named: one inside the scope's artifact area or an allowed root, no link
+        on the way, regular, changed at or after ``since`` (Unix seconds). None for everything else. Raises
+        FileTooLarge, StorageFull.
         """
 
     async def open_file(self, place: Place, recorded: SizeAndTime) -> OpenFile | None:
@@ -165,10 +168,8 @@ class FileStore(Protocol):
     def give_back(self, place: Place, copy: str) -> None:
         """The call that a copy was made for is over: it may go when others have come, and goes with its file."""
 
-    async def take_copy(
-        self, place: Place, copy: str, limit: CaptureLimit | None
-    ) -> tuple[StagedFile, Measure] | None:
-        """Copy what a tool has made of its copy. None, and raises, as ``take``."""
+    async def take_copy(self, place: Place, copy: str, limit: CaptureLimit | None) -> StagedFile | None:
+        """Copy and finish what a tool has made of its copy. None, and raises, as ``take``."""
 
     def path_of(self, place: Place, copy: str | None = None) -> str:
         """The absolute path of a placed file, or of a copy of it, for a tool."""

@@ -142,32 +142,28 @@ class Shelf:
 
     async def take(
         self, path: str, scope: str, since: float, limit: CaptureLimit | None
-    ) -> tuple[StagedFile, Measure] | None:
+    ) -> StagedFile | None:
         areas.check_component(scope)
         return await self._taken(
             await self._disk.do(self._outskirts.find, self._root.base, path, scope, since), limit
         )
 
-    async def _taken(
-        self, found: areas.FoundFile | None, limit: CaptureLimit | None
-    ) -> tuple[StagedFile, Measure] | None:
+    async def _taken(self, found: areas.FoundFile | None, limit: CaptureLimit | None) -> StagedFile | None:
         if found is None:
             return None
         with contextlib.closing(found.descriptor):
-            capture.check(limit, found.status.st_size, monotonic())
-            staging = self.stage()
+            began = monotonic()
+            capture.check(limit, found.status.st_size, began)
+            source, staging = capture.FileBytes(found), self.stage()
             try:
-                return staging, await self._copy(found, staging, limit)
+                while not source.ended:
+                    await staging.fill(source, source.piece(limit))
+                    capture.check(limit, staging.size, began)
+                await staging.finish()
             except BaseException:
                 await staging.discard()
                 raise
-
-    async def _copy(self, found: areas.FoundFile, staging: StagedFile, limit: CaptureLimit | None) -> Measure:
-        source, began = capture.FileBytes(found), monotonic()
-        while not source.ended:
-            await staging.fill(source, source.piece(limit))
-            capture.check(limit, staging.size, began)
-        return await staging.finish()
+            return staging
 
     def _claim(self, way: Way) -> Descriptor:
         claim = Descriptor(areas.walk_making(self._root.base, way))
@@ -191,9 +187,7 @@ class Shelf:
 
     # --- what tools are given -------------------------------------------------------------------------------------
 
-    async def take_copy(
-        self, place: Place, copy: str, limit: CaptureLimit | None
-    ) -> tuple[StagedFile, Measure] | None:
+    async def take_copy(self, place: Place, copy: str, limit: CaptureLimit | None) -> StagedFile | None:
         way = (*areas.directory_of(place), copy)
         return await self._taken(await self._disk.do(areas.open_at, self._root.base, way, place.name), limit)
 

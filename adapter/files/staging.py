@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from adapter.errors import AdapterError, StorageFailed
@@ -184,6 +184,7 @@ class LocalStagedFile:
     buffers: Buffers
     create: Callable[[str], Descriptor]
     remove: Callable[[str], None]
+    measure: Measure = field(init=False)
 
     def __post_init__(self) -> None:
         self.finished = False
@@ -232,7 +233,8 @@ class LocalStagedFile:
             self.buffers.held -= size
             self._stop_gathering()
         self.finished = True
-        return Measure(self._written, self._hash.hexdigest(), self._head, modified)
+        self.measure = Measure(self._written, self._hash.hexdigest(), self._head, modified)
+        return self.measure
 
     async def discard(self) -> None:
         self._stop_gathering()

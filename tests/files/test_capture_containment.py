@@ -55,10 +55,9 @@ async def taken(shelf: Shelf, path: str | Path, *, since: float = 0, scope: str 
     copy = await shelf.take(str(path), scope, since, NO_LIMIT)
     if copy is None:
         return None
-    staging, measure = copy
     place = upload("copy", scope=scope)
-    await shelf.place(staging, place)
-    return await got(shelf, place, measure)
+    await shelf.place(copy, place)
+    return await got(shelf, place, copy.measure)
 
 
 def link_component(shelf: Shelf, place: Place, depth: int, outside: Path) -> None:

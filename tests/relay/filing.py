@@ -79,6 +79,8 @@ class SteppedStore(MemoryStore):
 
 
 class MemoryStaging:
+    measure: Measure
+
     def __init__(self, files: MemoryFiles) -> None:
         self._files = files
         self.data = b""
@@ -101,7 +103,8 @@ class MemoryStaging:
 
     async def finish(self) -> Measure:
         await self._files.steps.take("finish")
-        return measured(self.data)
+        self.measure = measured(self.data)
+        return self.measure
 
     async def discard(self) -> None:
         await self._files.steps.take("discard")
@@ -182,7 +185,7 @@ class MemoryFiles:
 
     async def take(
         self, path: str, scope: str, since: float, limit: CaptureLimit | None
-    ) -> tuple[StagedFile, Measure] | None:
+    ) -> StagedFile | None:
         return None
 
     async def open_file(self, place: Place, recorded: SizeAndTime) -> MemoryOpenFile | None:
@@ -198,9 +201,7 @@ class MemoryFiles:
     def give_back(self, place: Place, copy: str) -> None:
         """Nothing is copied here."""
 
-    async def take_copy(
-        self, place: Place, copy: str, limit: CaptureLimit | None
-    ) -> tuple[StagedFile, Measure] | None:
+    async def take_copy(self, place: Place, copy: str, limit: CaptureLimit | None) -> StagedFile | None:
         return None
 
     def path_of(self, place: Place, copy: str | None = None) -> str:

@@ -106,7 +106,9 @@ class ArtifactKeeper:
         measure = None if place is None else await self.files.adopt(place, self.rule.limit)
         if place is None or measure is None:
             return None
-        record = await self._keep(call, name, measure, place=place)
+        rule = self.rule
+        file = NewFile(rule.server, name.recorded(measure, None), measure, exposed=rule.exposed)
+        record = await self.registry.keep_artifact(call.scope, place, file, None)
         return Captured(record, self.files.path_of(place))
 
     async def named(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
@@ -147,15 +149,14 @@ class ArtifactKeeper:
         """The copy of one file, None where it is as it was."""
         scope_id, kind, file_id = key.split("/")
         given = await self.registry.find(scope_id, FileKind(kind), file_id)
-        taken = None if given is None else await self.files.take_copy(given.place, copy, self.rule.limit)
-        if given is None or taken is None:
+        staging = None if given is None else await self.files.take_copy(given.place, copy, self.rule.limit)
+        if given is None or staging is None:
             raise StorageFailed("A file is no longer where the tool was given it.")
-        staging, measure = taken
-        if measure.sha256 == given.content.sha256:
+        if staging.measure.sha256 == given.content.sha256:
             await staging.discard()
             return None
-        name, said = ArtifactName(given.filename, given=True), given.content.media_type
-        record = await self._keep(call, name, measure, staging=staging, said=said)
+        name = ArtifactName(given.filename, given=True)
+        record = await self._keep(call, name, staging, given.content.media_type)
         return Captured(record, self.files.path_of(given.place, copy))
 
     async def _located(self, call: Call, began: float, result: Result) -> AsyncGenerator[Captured, None]:
@@ -168,11 +169,10 @@ class ArtifactKeeper:
         for path in paths:
             if own and PurePosixPath(path).parts[-2:] in own:
                 continue
-            taken = await self.files.take(path, call.scope.id, began, self.rule.limit)
-            if taken is not None:
-                staging, measure = taken
+            staging = await self.files.take(path, call.scope.id, began, self.rule.limit)
+            if staging is not None:
                 name = artifact_name(self.rule.tool, path)
-                yield Captured(await self._keep(call, name, measure, staging=staging), path)
+                yield Captured(await self._keep(call, name, staging), path)
 
     async def _linked(self, call: Call, result: Result) -> AsyncIterator[FileRecord]:
         """Read the resources that the result links to from the upstream."""
@@ -191,32 +191,22 @@ class ArtifactKeeper:
         staging = self.files.stage()
         try:
             await staging.write(data)
-            measure = await staging.finish()
-            called = artifact_name(self.rule.tool, name, said)
-            return await self._keep(call, called, measure, staging=staging, said=said)
+            await staging.finish()
+            return await self._keep(call, artifact_name(self.rule.tool, name, said), staging, said)
         finally:
             await staging.discard()
 
     async def _keep(
-        self,
-        call: Call,
-        name: ArtifactName,
-        measure: Measure,
-        *,
-        place: Place | None = None,
-        staging: StagedFile | None = None,
-        said: str | None = None,
+        self, call: Call, name: ArtifactName, staging: StagedFile, said: str | None = None
     ) -> FileRecord:
-        filename = name.recorded(measure, said)
+        """Keep a finished file at a place of its own. On any failure it is removed."""
         try:
-            if place is None:
-                scope = call.scope.id
-                place = Place(FileKind.ARTIFACT, scope, secrets.token_hex(16), stored_name(filename))
-            file = NewFile(self.rule.server, filename, measure, said, self.rule.exposed)
+            measure, rule = staging.measure, self.rule
+            file = NewFile(rule.server, name.recorded(measure, said), measure, said, rule.exposed)
+            place = Place(FileKind.ARTIFACT, call.scope.id, secrets.token_hex(16), stored_name(file.filename))
             return await self.registry.keep_artifact(call.scope, place, file, staging)
         finally:
-            if staging is not None:
-                await staging.discard()
+            await staging.discard()
 
     # --- what is kept -----------------------------------------------------------------------------------------
 
