@@ -13,9 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from tests.edge.raw import RawClient
+from tests.edge.raw import RawClient, initialize_body
 from tests.state.redis.certificates import Authority
 
 CHATGPT = "openai-mcp (ChatGPT)"
@@ -99,13 +97,4 @@ def attached(url: str, file_id: str = "file_1", **more: Any) -> dict[str, Any]:
 
 async def opened(client: RawClient, name: str = CHATGPT) -> None:
     """Open a session as a client of that name."""
-    params = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": name, "version": "1.0.0"},
-    }
-    body = orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
-    client.session = None
-    head, _ = await client.request("POST", body)
-    assert head.status == 200
-    client.session = head["mcp-session-id"]
+    await client.initialize(initialize_body(name=name))

@@ -301,6 +301,21 @@ class RawUpstream:
             await self.script(exchange)
 
 
+def initialize_body(
+    version: str = "2025-11-25", name: str = "raw", capabilities: dict[str, Any] | None = None
+) -> bytes:
+    """The request with which a client of this name opens a session."""
+    params = {
+        "protocolVersion": version,
+        "capabilities": capabilities or {},
+        "clientInfo": {"name": name, "version": "1"},
+    }
+    return orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+
+
+INITIALIZE = initialize_body()
+
+
 class RawClient:
     """One keep-alive connection to the adapter; nothing is added but what HTTP needs."""
 
@@ -383,27 +398,13 @@ class RawClient:
         """A call of the stateless era, its headers mirroring its body."""
         return await self.request("POST", modern_body(name, number), **modern_fields(name))
 
-    async def initialize(self, **fields: str) -> Head:
+    async def initialize(self, body: bytes = INITIALIZE, /, **fields: str) -> Head:
         """Open a session and go on in it."""
         self.session = None
-        head, body = await self.request("POST", INITIALIZE, **fields)
-        assert head.status == 200, body
+        head, answer = await self.request("POST", body, **fields)
+        assert head.status == 200, answer
         self.session = head["mcp-session-id"]
         return head
-
-
-INITIALIZE = orjson.dumps(
-    {
-        "jsonrpc": "2.0",
-        "id": 0,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "raw", "version": "1"},
-        },
-    }
-)
 
 
 def call_body(name: str = "tool", number: int = 1) -> bytes:

@@ -25,7 +25,15 @@ from tests.edge.granting import (
     protected,
     scene_of,
 )
-from tests.edge.raw import INITIALIZE, MODERN_VERSION, RawClient, accepted, call_body, read_chunk
+from tests.edge.raw import (
+    INITIALIZE,
+    MODERN_VERSION,
+    RawClient,
+    accepted,
+    call_body,
+    initialize_body,
+    read_chunk,
+)
 from tests.edge.replicating import PATIENCE, Replica, site
 from tests.oauth.grants.scripted_issuer import ScriptedIssuer
 
@@ -192,18 +200,6 @@ FORMS: dict[str, Any] = {"elicitation": {}}
 ALICE = f"Bearer {TOKENS['alice']}"
 
 
-def initialize(capabilities: dict[str, Any]) -> bytes:
-    message = orjson.loads(INITIALIZE)
-    message["params"]["capabilities"] = capabilities
-    return orjson.dumps(message)
-
-
-async def opened(client: RawClient, capabilities: dict[str, Any]) -> None:
-    head, body = await client.request("POST", initialize(capabilities), authorization=ALICE)
-    assert head.status == 200, body
-    client.session = head["mcp-session-id"]
-
-
 async def legacy_call(client: RawClient) -> dict[str, Any]:
     head, body = await client.request("POST", call_body(), authorization=ALICE)
     assert head.status == 200
@@ -258,7 +254,7 @@ async def test_a_person_who_declines_is_not_asked_again(it: Scene) -> None:
 async def test_a_legacy_client_that_opens_links_gets_their_error(scene: StartScene) -> None:
     """-32042 with its elicitations; the client hears when the person is done, and its call goes on."""
     async with scene(opens=True) as it, it.front.client() as client, it.front.client() as stream:
-        await opened(client, URLS)
+        await client.initialize(initialize_body(capabilities=URLS), authorization=ALICE)
         error = (await legacy_call(client))["error"]
         assert error["code"] == -32042
         (elicitation,) = error["data"]["elicitations"]
@@ -279,7 +275,7 @@ async def test_a_legacy_client_that_opens_links_gets_their_error(scene: StartSce
 async def test_a_legacy_client_without_links_gets_a_failed_tool(scene: StartScene) -> None:
     """Form mode alone shows no links, so the text has it."""
     async with scene(opens=True) as it, it.front.client() as client:
-        await opened(client, FORMS)
+        await client.initialize(initialize_body(capabilities=FORMS), authorization=ALICE)
         result = (await legacy_call(client))["result"]
         assert result["isError"]
         assert "resultType" not in result
@@ -288,14 +284,14 @@ async def test_a_legacy_client_without_links_gets_a_failed_tool(scene: StartScen
 async def test_a_session_that_cannot_be_opened_says_why(it: Scene) -> None:
     """The upstream refuses even initialize: the error has the link, and after it the session opens."""
     async with it.front.client() as client:
-        _, body = await client.request("POST", initialize({}), authorization=ALICE)
+        _, body = await client.request("POST", INITIALIZE, authorization=ALICE)
         error = orjson.loads(body)["error"]
         assert error["code"] == -32017
         assert error["data"]["url"] in error["message"]
-        _, body = await client.request("POST", initialize(URLS), authorization=ALICE)
+        _, body = await client.request("POST", initialize_body(capabilities=URLS), authorization=ALICE)
         assert orjson.loads(body)["error"]["code"] == -32042
         await give(it, error["data"]["url"])
-        await opened(client, URLS)
+        await client.initialize(initialize_body(capabilities=URLS), authorization=ALICE)
         assert (await legacy_call(client))["result"]["content"][0]["text"] == "alice"
 
 
@@ -382,11 +378,9 @@ async def test_a_grant_on_three_replicas(tmp_path: Path, upstream: StartUpstream
             async with site(tmp_path, auth, core=CORE) as place:
                 replicas = [await place.start(name) for name in ("one", "two", "three")]
                 one, two, three = replicas
-                message = orjson.loads(INITIALIZE)
-                message["params"]["capabilities"] = {"elicitation": {"url": {}}}
                 async with one.client() as client:
-                    head, _ = await client.request("POST", orjson.dumps(message), authorization=ALICE)
-                session = head["mcp-session-id"]
+                    opening = initialize_body(capabilities={"elicitation": {"url": {}}})
+                    session = (await client.initialize(opening, authorization=ALICE))["mcp-session-id"]
                 error = (await asked(one, session, call_body()))["error"]
                 assert error["code"] == -32042
                 (elicitation,) = error["data"]["elicitations"]

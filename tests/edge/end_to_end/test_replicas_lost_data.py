@@ -21,7 +21,7 @@ from adapter.settings.root import Settings
 from tests.edge.conftest import StartUpstream
 from tests.edge.file_tools import DOWNLOADS, TOOLS, link_of, playing, text_of, upload
 from tests.edge.file_tools import call as call_tool
-from tests.edge.raw import INITIALIZE, RawClient, RawUpstream, call_body
+from tests.edge.raw import RawClient, RawUpstream, call_body
 from tests.edge.replicating import PATIENCE, messages, tool
 from tests.hosted.databases import URL_PASSWORD, Server
 from tests.state.redis.servers import command
@@ -82,10 +82,7 @@ class Fleet:
 
     async def initialize(self, name: str, path: str = "/mcp") -> str:
         async with self.client(name) as client:
-            head, _ = await client.request("POST", INITIALIZE, path)
-            session = head["mcp-session-id"]
-            assert head.status == 200 and session is not None
-            return session
+            return (await client.initialize(path=path))["mcp-session-id"]
 
     async def status(self, name: str, session: str, method: str = "POST") -> int:
         async with self.client(name, session) as client:

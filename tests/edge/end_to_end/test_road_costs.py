@@ -205,15 +205,8 @@ async def in_one_era(exchange: Exchange) -> None:
     await (refuse if is_modern else listing)(exchange)
 
 
-async def session_of(client: RawClient) -> None:
-    head, body = await client.request("POST", INITIALIZE)
-    assert head.status == 200, body
-    client.session = head["mcp-session-id"]
-
-
 async def session(client: RawClient, *, lists: bool = False) -> None:
-    client.session = None
-    await session_of(client)
+    await client.initialize()
     if lists:
         assert (await client.request("POST", INITIALIZED))[0].status == 202
         await list_tools(client)
@@ -317,7 +310,7 @@ async def test_a_legacy_client_of_a_modern_server_costs_no_more_than_is_known(
     """Its request gains what the other era wants, beside its progress token, and the answer loses it."""
     other = [{"name": "other", "inputSchema": {"type": "object"}}]
     async with road(ModernScript(tools=other), opening=refuse) as (_, _, client):
-        await session_of(client)
+        await client.initialize()
         await list_tools(client)
         asked = orjson.loads(call_body())
         asked["params"]["_meta"] = {"progressToken": 7}

@@ -9,7 +9,7 @@ import orjson
 from adapter.rules.clients.hosts import EXTENSION, FILES_WIDGET, MEDIA_TYPE, UPLOAD_WIDGET
 from tests.edge.conftest import StartRoad
 from tests.edge.file_tools import READS, WRITES, call, rpc
-from tests.edge.raw import MODERN_META, Exchange, RawClient
+from tests.edge.raw import MODERN_META, Exchange, initialize_body
 
 ANNOUNCED = {"extensions": {EXTENSION: {"mimeTypes": [MEDIA_TYPE]}}}
 NAMED = {"ui": {"resourceUri": UPLOAD_WIDGET}, "ui/resourceUri": UPLOAD_WIDGET}
@@ -30,17 +30,6 @@ async def lists(exchange: Exchange) -> None:
     await exchange.json(orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
 
 
-async def opened(client: RawClient, capabilities: dict[str, Any]) -> None:
-    params = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": capabilities,
-        "clientInfo": {"name": "host", "version": "1"},
-    }
-    client.session = None
-    body = orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
-    client.session = (await client.request("POST", body))[0]["mcp-session-id"]
-
-
 def own_and_other(tools: list[dict[str, Any]]) -> tuple[object, object]:
     """What the helper tool and the upstream's tool say in ``_meta``."""
     metas: dict[str, Any] = {tool["name"]: tool.get("_meta") for tool in tools}
@@ -51,7 +40,7 @@ async def test_only_who_shows_widgets_is_told(road: StartRoad) -> None:
     """In both eras, in any order; widgets of the upstream's own stay as they are."""
     async with road(lists, **OFFERS) as (_, _, client):
         for capabilities, meta in [({}, None), (ANNOUNCED, NAMED)] * 2:
-            await opened(client, capabilities)
+            await client.initialize(initialize_body(capabilities=capabilities))
             assert own_and_other((await rpc(client, "tools/list", {}))["tools"]) == (meta, "ui://a")
         client.session = None
         for capabilities, meta in [({}, None), (ANNOUNCED, NAMED)] * 2:
@@ -70,7 +59,7 @@ async def test_producers_name_the_widget_of_files(road: StartRoad) -> None:
     made = {"server": {"adapters": [{**WRITES, "tools": ["write", "read"]}]}}
     for downloads, meta in ((False, None), (True, FILES_NAMED)):
         async with road(lists, core={"allow_artifacts_download": downloads}, **made) as (_, _, client):
-            await opened(client, ANNOUNCED)
+            await client.initialize(initialize_body(capabilities=ANNOUNCED))
             metas = {
                 tool["name"]: tool.get("_meta") for tool in (await rpc(client, "tools/list", {}))["tools"]
             }
@@ -86,7 +75,7 @@ async def test_tools_that_write_no_file_name_no_widget(road: StartRoad) -> None:
     for adapter, meta in ((edits, FILES_NAMED), (silent, None)):
         made = {"server": {"adapters": [adapter]}}
         async with road(lists, core={"allow_artifacts_download": True}, **made) as (_, _, client):
-            await opened(client, ANNOUNCED)
+            await client.initialize(initialize_body(capabilities=ANNOUNCED))
             tools = {tool["name"]: tool for tool in (await rpc(client, "tools/list", {}))["tools"]}
             assert tools["write"].get("_meta") == meta
 
@@ -106,7 +95,7 @@ async def test_a_list_of_too_many_values_names_no_widget(road: StartRoad) -> Non
 
     made = {"server": {"adapters": [{**WRITES, "tools": ["write"]}]}}
     async with road(lists_much, core={"allow_artifacts_download": True}, **made) as (_, _, client):
-        await opened(client, ANNOUNCED)
+        await client.initialize(initialize_body(capabilities=ANNOUNCED))
         for values, meta in (([[]] * 3000, None), (["0" * 9000], FILES_NAMED)):
             listed[:] = values
             tools = {tool["name"]: tool for tool in (await rpc(client, "tools/list", {}))["tools"]}
@@ -116,7 +105,7 @@ async def test_a_list_of_too_many_values_names_no_widget(road: StartRoad) -> Non
 async def test_a_host_reads_the_widget_before_any_call(road: StartRoad) -> None:
     """It is the same for everybody, has no link, and may connect to the adapter alone."""
     async with road(lists, **OFFERS) as (_, _, client):
-        await opened(client, ANNOUNCED)
+        await client.initialize(initialize_body(capabilities=ANNOUNCED))
         (before,) = (await rpc(client, "resources/read", {"uri": UPLOAD_WIDGET}))["contents"]
         offer = (await call(client, "raw_get_upload_url", {}))["structuredContent"]
         (after,) = (await rpc(client, "resources/read", {"uri": UPLOAD_WIDGET}))["contents"]

@@ -13,7 +13,7 @@ import orjson
 from adapter.app import App, build, running
 from adapter.settings.file.load import load
 from adapter.state.port import Store
-from tests.edge.raw import MODERN_META, MODERN_VERSION, Head, RawClient
+from tests.edge.raw import MODERN_META, MODERN_VERSION, Head, RawClient, initialize_body
 from tests.hosted.serving import Front
 
 ERAS = ("2025-11-25", MODERN_VERSION)
@@ -160,7 +160,7 @@ class Living(Front):
         """A client that is connected and, in the legacy era, has a session."""
         async with RawClient(self.port) as raw:
             if version != MODERN_VERSION:
-                await initialize(raw, path, version)
+                await raw.initialize(initialize_body(version), path=path)
             yield Speaker(raw, path, version)
 
     async def call(
@@ -175,15 +175,6 @@ class Living(Front):
         """One call of a client of its own."""
         async with self.speaker(version, path) as speaker:
             return await speaker.call(tool, arguments, headers, **params)
-
-
-async def initialize(raw: RawClient, path: str, version: str) -> None:
-    """Open a session of this version."""
-    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
-    body = orjson.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
-    head, answer = await raw.request("POST", body, path)
-    assert head.status == 200, answer
-    raw.session = head["mcp-session-id"]
 
 
 NOTING = """

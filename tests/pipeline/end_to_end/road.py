@@ -13,8 +13,17 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tests.edge.raw import MODERN_META, MODERN_VERSION, Exchange, Head, RawClient, RawUpstream, event
-from tests.pipeline.end_to_end.living import Living, initialize, living
+from tests.edge.raw import (
+    MODERN_META,
+    MODERN_VERSION,
+    Exchange,
+    Head,
+    RawClient,
+    RawUpstream,
+    event,
+    initialize_body,
+)
+from tests.pipeline.end_to_end.living import Living, living
 
 
 class Road(NamedTuple):
@@ -302,7 +311,7 @@ async def legacy_day(road: Road, day: Account, client: RawClient) -> None:
         {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw"}}
     )
     before = message("initialize", 0).replace(b"{}", opened)
-    await initialize(client, "/mcp", "2025-11-25")
+    await client.initialize()
     assert client.session is not None
     day.secrets[client.session] = "(session)"
     session, client.session = client.session, None
@@ -364,7 +373,7 @@ async def legacy_day(road: Road, day: Account, client: RawClient) -> None:
 async def batch_day(road: Road, day: Account, client: RawClient) -> None:
     """What a batch of the one version that has them becomes."""
     day.up.version = "2025-03-26"
-    await initialize(client, "/mcp", "2025-03-26")
+    await client.initialize(initialize_body("2025-03-26"))
     assert client.session is not None
     day.secrets[client.session] = "(session)"
     members = [

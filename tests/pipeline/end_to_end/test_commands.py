@@ -18,7 +18,7 @@ from adapter.rules.tools.definitions import PinnedTool, pinned, read_tool
 from adapter.rules.tools.lock_file import write_lock
 from tests.e2e.processes import Running, answers, start
 from tests.edge.raw import RawClient
-from tests.pipeline.end_to_end.living import Speaker, furnished, initialize
+from tests.pipeline.end_to_end.living import Speaker, furnished
 from tests.ports import free_port
 from tests.waiting import until
 
@@ -333,7 +333,7 @@ async def test_h38_a_change_is_taken_up_and_sessions_go_on(tmp_path: Path, named
     try:
         await answers(f"http://127.0.0.1:{port}/livez", watcher)
         async with RawClient(port) as raw:
-            await initialize(raw, "/mcp", "2025-11-25")
+            await raw.initialize()
             session = raw.session
         assert session is not None and await said(port, session) == "one"
 
