@@ -68,7 +68,8 @@ async def pinged(supervisor: Supervisor, setup: Setup, path: Path) -> AsyncItera
 
 @asynccontextmanager
 async def started(supervisor: Supervisor, setup: Setup, path: Path) -> AsyncIterator[Place]:
-    starts = path / "starts"
+    # A slow machine is not silent.
+    silence, starts = 0.2 if setup.program is MUTE else PATIENCE, path / "starts"
     setup = Setup(
         setup.mode, setup.limits, program=f"open({str(starts)!r}, 'a').write('x')\n" + setup.program
     )
@@ -77,7 +78,7 @@ async def started(supervisor: Supervisor, setup: Setup, path: Path) -> AsyncIter
         server = Server("files", "/files", upstream, breaker)
         server.process_use = lambda: upstream.server.use
         clients = bridging(upstream)  # type: ignore[arg-type]
-        Bridge(server, {MODERN: lambda _: made}, get_logger(), silence=0.2)
+        Bridge(server, {MODERN: lambda _: made}, get_logger(), silence)
         made = clients.clients
         yield Place(server, clients, starts)
         await made.close()
