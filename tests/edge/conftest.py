@@ -54,7 +54,7 @@ StartAdapter = Callable[..., AbstractAsyncContextManager[Adapter]]
 Road = tuple[RawUpstream, Adapter, RawClient]
 StartRoad = Callable[..., AbstractAsyncContextManager[Road]]
 
-SCRIPTS = frozenset(("version", "opening", "hearing", "ending"))
+SCRIPTS = frozenset(("version", "opening", "hearing"))
 """Arguments of a road that are those of its upstream."""
 
 

@@ -205,14 +205,13 @@ class RawUpstream:
     """An upstream that opens sessions by itself and gives every other request to ``script``.
 
     ``sessions`` are the ones it knows; a request in another one gets 404. ``seen`` holds all exchanges.
-    ``opening`` answers ``initialize`` in its place, ``hearing`` notifications, ``ending`` DELETE.
+    ``opening`` answers ``initialize`` in its place, ``hearing`` notifications.
     """
 
     script: Script
     version: str = "2025-11-25"
     opening: Script | None = None
     hearing: Script | None = None
-    ending: Script | None = None
     sessions: set[str] = field(default_factory=set)
     seen: list[Exchange] = field(default_factory=list)
     opened: int = 0
@@ -292,8 +291,6 @@ class RawUpstream:
             await (self.hearing or accepted)(exchange)
         elif message.get("method") == "ping":
             await exchange.json(b'{"jsonrpc":"2.0","id":%s,"result":{}}' % orjson.dumps(message["id"]))
-        elif exchange.head.method == "DELETE" and self.ending is not None:
-            await self.ending(exchange)
         elif exchange.head.method == "DELETE":
             self.sessions.discard(session or "")
             await exchange.answer(200, b"")

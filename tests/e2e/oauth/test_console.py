@@ -112,9 +112,9 @@ async def test_roles_follow_the_claims(
 # --- attacks ------------------------------------------------------------------------------------------------------
 
 
-async def began(browser: Browser, front: Adapter, to: str = "") -> str:
+async def began(browser: Browser, front: Adapter) -> str:
     """The authorization URL to which a browser is sent that begins to sign in."""
-    place = f"{front.base}/explorer/-/sign-in?to={quote(to, safe='')}"
+    place = f"{front.base}/explorer/-/sign-in?to="
     page = await asyncio.to_thread(browser.page, place)
     assert page.location is not None, page
     return page.location
