@@ -13,6 +13,7 @@ from adapter.relay.background import nothing
 from adapter.relay.replies import ANSWER_LIMIT
 from adapter.relay.stages import StageTable
 from adapter.rules.access.headers import AnswerHeaders, Field, missing, to_upstream
+from adapter.rules.access.principals import Caller
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.rules.text.events import Redactor
 from adapter.rules.text.unicode import shown
@@ -163,7 +164,17 @@ class StagedTools:
 
 
 class EraBridge(Protocol):
-    """Translates for clients of an era that a server does not speak."""
+    """Translates for clients of an era that a server does not speak.
+
+    ``asks_processes``: the server consists of processes, so modern requests wait until the bridge is ready for them.
+    """
+
+    asks_processes: bool
+
+    async def ready(self, caller: Caller, read_timeout: float | None) -> None:
+        """Find what has to be known of the eras of processes before a modern request of the caller is sent. Raises
+        UpstreamSilent after ``read_timeout`` seconds.
+        """
 
     def found(self, eras: frozenset[Era]) -> None:
         """Note the eras that the server speaks."""

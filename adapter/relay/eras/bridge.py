@@ -20,7 +20,7 @@ from adapter.relay.exchange import ClientRequest
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import OwnSession
 from adapter.rules.access.principals import NOBODY, Caller, authorization_of
-from adapter.upstream.port import PING, Upstream, UpstreamReply, UpstreamRequest, header
+from adapter.upstream.port import PING, Upstream, UpstreamReply, UpstreamRequest, header, silent
 from adapter.wire.envelope import Envelope
 from adapter.wire.eras import MODERN, Era, classify
 
@@ -28,9 +28,7 @@ APART = 5.0
 """Seconds between two looks at a server after refusals, which any client can cause."""
 
 SILENCE = 10.0
-"""Seconds for which a process of a client's own is asked for its era: some programs say nothing to what they do not
-know.
-"""
+"""Seconds for which a process is asked for its era: some programs say nothing to what they do not know."""
 
 LONGEST_CREDENTIAL = 4096
 """Bytes of a client's credential that is shown to a server to learn its eras."""
@@ -45,13 +43,13 @@ class Bridge:
 
     ``stand`` puts an upstream in the place where the server's own is; it is called when the eras have changed.
 
-    A server that consists of processes is asked for its eras, by the process of the adapter's pings, before it gets the
-    first modern request: one that refuses that has been started for nothing, and each look after it starts more. It is
-    not where there are no pings, since that would take a process beside those of clients.
+    Before the first modern request, a server that consists of processes is asked for its eras by the process of the
+    adapter's pings: one that is started for a request, and refuses it, has been started for nothing, and each look that
+    follows starts more. It is not where there are no pings, since that would take a process beside those of clients.
 
     Where clients have processes of their own, that of the adapter's pings has chosen the legacy era and may speak no
     other any more. So the process that the first modern client gets is asked before it is told anything else: it serves
-    that client in any case, in the era that it speaks. It may be silent for ``silence`` seconds.
+    that client in any case, in the era that it speaks. Each may be silent for ``silence`` seconds.
     """
 
     server: Server
@@ -63,15 +61,15 @@ class Bridge:
     _roads: dict[Era, Upstream] = field(default_factory=dict, init=False)
     # As a process of a client's own said; None while none was asked.
     _is_modern: bool | None = field(default=None, init=False)
-    _looks: SingleFlight[int, object] = field(default_factory=SingleFlight[int, object], init=False)
+    _looks: SingleFlight[int, None] = field(default_factory=SingleFlight[int, None], init=False)
     _looked: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.upstream = self.server.upstream
         self.stand: Callable[[Upstream], None] = partial(setattr, self.server, "upstream")
         self.server.bridge = self
-        if self._has_processes and self.server.breaker is not None:
-            self.stand(self)
+        self.asks_processes = self.server.process_use() is not None
+        self._is_unasked = self.server.breaker is not None
 
     def __repr__(self) -> str:
         return f"<Bridge before {self.upstream!r}>"
@@ -88,31 +86,24 @@ class Bridge:
         else:
             era = classify(header(request.headers, "mcp-protocol-version"), envelope)
         if (road := self._roads.get(era)) is None:
-            if self._is_asked(era) or self._asks_process(era, request.caller):
-                return self._send_after_look(request, read_timeout)
             road = self._road_of(era)
         return road.send(request, read_timeout)
 
-    @property
-    def _has_processes(self) -> bool:
-        return self.server.process_use() is not None
+    async def ready(self, caller: Caller, read_timeout: float | None) -> None:
+        """See EraBridge."""
+        if self._is_unasked and not self.server.eras:
+            await self._wait(2, self._look_beside_pings, read_timeout)
+        if self._is_modern is None and caller is not NOBODY and self._bridges(MODERN, self.server.eras):
+            await self._wait(1, partial(self._look_in_process, caller), read_timeout)
 
-    def _is_asked(self, era: Era) -> bool:
-        """Tell whether the eras are to be found first."""
-        return era is MODERN and not self.server.eras and self._has_processes
-
-    def _asks_process(self, era: Era, caller: Caller) -> bool:
-        is_asked = era is MODERN and self._is_modern is None and caller is not NOBODY
-        return is_asked and self._bridges(era, self.server.eras) and self._has_processes
-
-    async def _send_after_look(self, request: UpstreamRequest, read_timeout: float | None) -> UpstreamReply:
-        if self._is_asked(MODERN):
-            await self._looks.get(2, partial(self._asked, None))
-        if self._asks_process(MODERN, request.caller):
-            await self._looks.get(1, partial(self._look_in_process, request.caller))
-        # Where nothing was found, the next request looks again.
-        road = self._road_of(MODERN) if self.server.eras else self.upstream
-        return await road.send(request, read_timeout)
+    async def _wait(
+        self, number: int, look: Callable[[], Coroutine[Any, Any, None]], seconds: float | None
+    ) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._looks.get(number, look)
+        except TimeoutError:
+            raise silent(seconds) from None
 
     def _road_of(self, era: Era) -> Upstream:
         road = self.upstream
@@ -124,9 +115,10 @@ class Bridge:
 
     async def close(self) -> None:
         """See Upstream."""
-        await self._looks.close()
         await asyncio.gather(*(made.close() for made in self._made.values()))
         await self.upstream.close()
+        # Last, so that who waits for a look hears why it is over.
+        await self._looks.close()
 
     # --- the eras of the server -------------------------------------------------------------------------------
 
@@ -159,10 +151,17 @@ class Bridge:
         # What is told to nobody counts for all. A client is asked for its credential where that is refused. A process
         # of the principal's own answers as those of clients do: that of the adapter's pings has chosen its era.
         self._is_modern = None
-        own = self._own(ask.sender.principal)
-        if not await self._asked(own) and (like := self._with_credential(ask)) is not None:
-            await self._asked(like)
+        own, seconds = self._own(ask.sender.principal), self.server.timeouts.request
+        if not await self._asked(seconds, own) and (like := self._with_credential(ask)) is not None:
+            await self._asked(seconds, like)
         self._looked = asyncio.get_running_loop().time()
+
+    async def _look_beside_pings(self) -> None:
+        """Ask once: one that does not say it then gets requests as they come, as any other server does."""
+        try:
+            await self._asked(self.silence)
+        finally:
+            self._is_unasked = False
 
     async def _look_in_process(self, caller: Caller) -> None:
         session = OwnSession(self.server, self.silence, self._own(caller.principal))
@@ -178,9 +177,9 @@ class Bridge:
         caller = Caller(principal)
         return UpstreamRequest("POST", self.server.rules.static, b"", caller, purpose=PING)
 
-    async def _asked(self, like: UpstreamRequest | None) -> bool:
+    async def _asked(self, seconds: float, like: UpstreamRequest | None = None) -> bool:
         """Ask the server for its eras, in the name of a client or as pings do. False where it wants credentials."""
-        session = OwnSession(self.server, self.server.timeouts.request, like)
+        session = OwnSession(self.server, seconds, like)
         try:
             await session.open()
         except AdapterError as error:

@@ -47,6 +47,7 @@ from adapter.upstream.port import (
     header,
 )
 from adapter.wire.envelope import METHOD_NOT_FOUND, Envelope
+from adapter.wire.eras import MODERN
 
 _NO_SUCH_ERA = (METHOD_NOT_FOUND, -32022)
 """Codes of servers that know no ``initialize``, or not its era."""
@@ -78,6 +79,10 @@ class UpstreamSessions:
         """
         if session is not None and session.asleep:
             await self.renewal.wake(ask, session)
+        bridge = ask.server.bridge
+        if ask.sender.era is MODERN and bridge is not None and bridge.asks_processes:
+            await bridge.ready(ask.sender.caller, read_timeout)
+        # Behind that: what is sent in the way that a look has found, and refused, would be sent twice.
         attempts, known = self.renewals if session is not None else 0, ask.server.eras
         while True:
             generation = session.generation if session else 0

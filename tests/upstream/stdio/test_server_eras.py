@@ -11,13 +11,17 @@ import pytest
 from structlog import get_logger
 
 from adapter.relay.eras.bridge import Bridge
+from adapter.relay.exchange import ClientRequest, Sender
 from adapter.relay.server import Server
 from adapter.relay.sessions.own_session import OwnSession
+from adapter.rules.access.principals import Caller
 from adapter.rules.calls.circuit_breaker import Breaker
 from adapter.upstream.stdio.supervisor import Supervisor
+from adapter.wire.envelope import Envelope, read_envelope
 from adapter.wire.eras import LEGACY as LEGACY_ERA
 from adapter.wire.eras import MODERN
-from tests.relay.eras.bridging import Bridging, bridging
+from tests.relay.eras.bridging import Bridging, bridging, messages, modern
+from tests.relay.relaying import Relaying
 from tests.upstream.stdio.scripted import LEGACY, MODES, PATIENCE, Setup, running
 
 LOCKED = (
@@ -52,6 +56,8 @@ class Place:
 
     async def call(self, principal: str = "ada") -> bool:
         """Whether a call of a modern client was bridged."""
+        assert self.server.bridge is not None
+        await self.server.bridge.ready(Caller(principal), PATIENCE)
         self.clients.upstream = self.clients.clients = self.server.upstream  # type: ignore[assignment]
         found = await self.clients.call("who", principal=principal)
         assert found["result"]["pid"]
@@ -116,6 +122,31 @@ async def test_a_call_before_the_first_ping_starts_no_process_more(
         ping = asyncio.create_task(OwnSession(place.server, PATIENCE).open())
         assert all(await asyncio.gather(place.call(), place.call()))
         assert await ping == 200 and place.starts == (1 if mode == "shared" else 2)
+
+
+@pytest.mark.parametrize("is_pinged", [False, True])
+@pytest.mark.parametrize("program", [LEGACY, LOCKED])
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_call_that_fails_as_a_refusal_does_has_run_once(
+    supervisor: Supervisor, mode: str, program: str, is_pinged: bool, tmp_path: Path
+) -> None:
+    """What the relay finds out on the way does not make it ask again."""
+    ran = tmp_path / "ran"
+    program = program.replace("name, given =", f"open({str(ran)!r}, 'a').write('x'); name, given =", 1)
+    assert str(ran) in program
+    async with started(supervisor, Setup(mode, program=program), tmp_path) as place:
+        if is_pinged:
+            await OwnSession(place.server, PATIENCE).open()
+        asked = modern("tools/call", {"name": "pay", "arguments": {}})
+        sender = Sender(MODERN, "ada", None, "2026-07-28", None, asked.caller)
+        ask = ClientRequest(place.server, "POST", sender, list(asked.headers))
+        envelope = read_envelope(asked.body)
+        assert isinstance(envelope, Envelope)
+        ask.envelope, ask.body = envelope, asked.body
+        sessions = Relaying(place.server.upstream).upstream_sessions
+        reply = await sessions.send(ask, None, asked.body, PATIENCE)
+        assert (await messages(reply))[-1]["error"]["message"] == "no such tool"
+        assert ran.read_text() == "x"
 
 
 @pytest.mark.parametrize("program", [STRICT, MUTE])
