@@ -178,7 +178,7 @@ class BackgroundTasks:
 
 class RowLooks(Generic[K, T]):
     """Looks at rows of the store in the ``background``, by their keys and with what is known of them: a few together,
-    and again where that raises StoreUnavailable. Between two looks there are ``pause`` seconds at least.
+    and again where that raises StoreUnavailable. After the last there are ``pause`` seconds at least until the next.
 
     Those of which others have said that they changed come first, and without a rest.
     """
@@ -212,18 +212,18 @@ class RowLooks(Generic[K, T]):
                 began = time.monotonic()
                 looks = (self._look(key, known) for key, known in batch)
                 failed: dict[K, T] = {}
-                for row, outcome in zip(
-                    batch, await asyncio.gather(*looks, return_exceptions=True), strict=True
-                ):
+                outcomes = await asyncio.gather(*looks, return_exceptions=True)
+                for (key, known), outcome in zip(batch, outcomes, strict=True):
                     if isinstance(outcome, StoreUnavailable):
-                        failed[row[0]] = row[1]
+                        failed[key] = known
                     elif outcome is not None:
                         raise outcome
                 self._unsure |= failed
                 if failed:
                     await asyncio.sleep(AGAIN)
                 elif not is_told:
-                    await asyncio.sleep(max(self._pause, RESTS * (time.monotonic() - began)))
+                    rest = RESTS * (time.monotonic() - began)
+                    await asyncio.sleep(rest if self._unsure else max(self._pause, rest))
         finally:
             self._is_looking = False
 

@@ -100,7 +100,7 @@ async def test_a_cancelled_caller_waits_and_what_was_done_is_undone(fails: bool)
 async def test_rows_are_looked_at_in_order_and_again_where_the_store_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A few together: first those that others have named, last those for which the store failed. Then comes a rest."""
+    """A few together: first those that others have named, last those for which the store failed. Then comes a pause."""
     monkeypatch.setattr(background, "AGAIN", 0.01)
     seen: list[int] = []
 
@@ -112,17 +112,32 @@ async def test_rows_are_looked_at_in_order_and_again_where_the_store_failed(
 
     tasks, fails = BackgroundTasks(), {1}
     looks = RowLooks(look, tasks, 3600.0)
-    looks.add(dict.fromkeys(range(2 * ROWS), fails))
+    looks.add(dict.fromkeys(range(3 * ROWS), fails))
     looks.add({-1: fails}, told=True)
     await until(lambda: len(seen) == ROWS + 1)
     assert seen == [-1, *range(ROWS)]
-    await until(lambda: len(seen) == 2 * ROWS + 1)
+    await until(lambda: len(seen) == 3 * ROWS + 2)
     looks.add({-2: fails}, told=True)
     await asyncio.sleep(0.05)
-    assert seen[ROWS + 1 :] == [*range(ROWS, 2 * ROWS)]
-    assert repr(looks) == "<RowLooks: looking, 2 waiting>"
+    assert seen[ROWS + 1 :] == [*range(ROWS, 3 * ROWS), 1]
+    assert repr(looks) == "<RowLooks: looking, 1 waiting>"
     await tasks.close()
     looks.add({-3: fails})
-    await until(lambda: len(seen) == 2 * ROWS + 4)
-    assert seen[-3:] == [-2, 1, -3]
+    await until(lambda: len(seen) == 3 * ROWS + 4)
+    assert seen[-2:] == [-2, -3]
+    await tasks.close()
+
+
+async def test_looks_at_many_rows_take_a_fifth_of_the_time() -> None:
+    """The pause behind all of them is none between them, but they are no load for the store."""
+    begun: list[float] = []
+
+    async def look(_: int, seconds: float) -> None:
+        begun.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(seconds)
+
+    tasks = BackgroundTasks()
+    RowLooks(look, tasks, 3600.0).add(dict.fromkeys(range(2 * ROWS), 0.05))
+    await until(lambda: len(begun) == 2 * ROWS)
+    assert begun[ROWS] - begun[ROWS - 1] > 0.24
     await tasks.close()
