@@ -191,18 +191,23 @@ class RowLooks(Generic[K, T]):
         self._pause = pause
         self._told: dict[K, T] = {}
         self._unsure: dict[K, T] = {}
-        self._is_looking = False
+        self._is_done = asyncio.Event()
+        self._is_done.set()
 
     def __repr__(self) -> str:
-        state = "looking" if self._is_looking else "done"
+        state = "done" if self._is_done.is_set() else "looking"
         return f"<RowLooks: {state}, {len(self._told) + len(self._unsure)} waiting>"
 
     def add(self, rows: Mapping[K, T], *, told: bool = False) -> None:
         """Look at these rows; ``told``: others have said that just these changed."""
         (self._told if told else self._unsure).update(rows)
-        if rows and not self._is_looking:
-            self._is_looking = True
+        if rows and self._is_done.is_set():
+            self._is_done.clear()
             self._background.run(self._run())
+
+    async def done(self) -> None:
+        """Wait until nothing is left to look at."""
+        await self._is_done.wait()
 
     async def _run(self) -> None:
         try:
@@ -225,7 +230,7 @@ class RowLooks(Generic[K, T]):
                     rest = RESTS * (time.monotonic() - began)
                     await asyncio.sleep(rest if self._unsure else max(self._pause, rest))
         finally:
-            self._is_looking = False
+            self._is_done.set()
 
 
 async def _stop(tasks: Iterable[asyncio.Task[Any]]) -> None:

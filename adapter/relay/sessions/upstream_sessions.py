@@ -8,13 +8,14 @@ ended: few at a time, later where their server does not answer, and each once ho
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from adapter.errors import SessionUnknown
-from adapter.relay.background import BackgroundTasks, RowLooks
+from adapter.errors import SessionUnknown, StoreUnavailable
+from adapter.relay.background import AGAIN, BackgroundTasks, RowLooks
 from adapter.relay.exchange import LATEST_LEGACY, ClientRequest, ClientResponse, asking_plain
 from adapter.relay.replies import media_type, read_body, require_plain
 from adapter.relay.server import Server
@@ -231,7 +232,7 @@ LOST = "lost-"
 """How the keys of their rows begin; those of clients' sessions are hexadecimal."""
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class LostSessions:
     """Finds those that this process has used lately. ``others`` do the same for what only they know, and raise
     StoreUnavailable.
@@ -243,31 +244,43 @@ class LostSessions:
 
     def __post_init__(self) -> None:
         # By server and id.
-        self.looks = RowLooks[tuple[str, str], Session | Callable[[], Awaitable[None]]](
-            self._look, self.background
-        )
+        self._looks = RowLooks[tuple[str, str], Session](self._settle, self.background)
+        self._asked = self._searching = False
+
+    def __repr__(self) -> str:
+        return f"<LostSessions: {'searching' if self._searching else 'done'}, {self._looks!r}>"
 
     def store_lost(self) -> None:
         """Look for the rows of all that are known here, in the background."""
         cache = self.sessions.cache
         # There may be very many, so the rest is done later; but what they stand for now, another row may change.
-        self.looks.add(
-            {
-                (session.server, session.upstream_id): session
-                for session in (*cache.missed.values(), *cache.open.values())
-                if session.upstream_id is not None
-            }
-        )
+        known = {
+            (session.server, session.upstream_id): session
+            for session in (*cache.missed.values(), *cache.open.values())
+            if session.upstream_id is not None
+        }
         cache.missed.clear()
-        self.looks.add({("", str(number)): other for number, other in enumerate(self.others)})
-
-    async def _look(self, name: tuple[str, str], known: Session | Callable[[], Awaitable[None]]) -> None:
-        # In the memory that stands in for a store that fails, rows are absent that are not lost.
+        self._asked = True
+        # In the memory that stands in for a store that fails, rows are absent that are not lost. Tasks inherit this.
         with store_only():
-            await (self._settle(known, name[1]) if isinstance(known, Session) else known())
+            self._looks.add(known)
+            if not self._searching:
+                self._searching = True
+                self.background.run(self._search())
 
-    async def _settle(self, session: Session, upstream_id: str) -> None:
+    async def _search(self) -> None:
+        try:
+            while self._asked:
+                self._asked = False
+                await self._looks.done()
+                for other in self.others:
+                    await _until_done(other)
+        finally:
+            self._searching = False
+
+    async def _settle(self, name: tuple[str, str], session: Session) -> None:
         """Write an upstream session down to which no row leads any more."""
+        _, upstream_id = name
         row = await self.sessions.store.get(TABLE, session.key)
         if row is None:
             self.sessions.cache.drop(session.key)
@@ -281,6 +294,15 @@ class LostSessions:
         with contextlib.suppress(Conflict):
             key, due = _key(session.server, upstream_id), self.sessions.due(ended)
             await self.sessions.store.put(TABLE, key, encode(ended), expected=ABSENT, due=due)
+
+
+async def _until_done(work: Callable[[], Awaitable[None]]) -> None:
+    """Do it, again and again while the store fails."""
+    while True:
+        try:
+            return await work()
+        except StoreUnavailable:
+            await asyncio.sleep(AGAIN)
 
 
 def _leads_to(row: Row) -> str | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 from structlog import get_logger
 
-from adapter.errors import SessionUnknown
+from adapter.errors import SessionUnknown, StoreUnavailable
 from adapter.relay.sessions.session_map import TABLE
 from adapter.relay.sessions.upstream_sessions import LostSessions
 from adapter.state.fallback import FallbackStore
+from adapter.state.port import STORE_ONLY
 from adapter.state.sqlite import MemoryStore
 from tests.relay.replicating import RESULT, Replica, Replicas
 from tests.relay.sharing import LiveUpstream, client, sharing
@@ -18,8 +20,8 @@ from tests.state.shared import SharedMemory
 from tests.waiting import until
 
 
-def lost_sessions(replica: Replica) -> LostSessions:
-    return LostSessions(replica.sessions, [], replica.background)
+def lost_sessions(replica: Replica, *others: Callable[[], Awaitable[None]]) -> LostSessions:
+    return LostSessions(replica.sessions, others, replica.background)
 
 
 def lose(replicas: Replicas) -> None:
@@ -30,7 +32,9 @@ def lose(replicas: Replicas) -> None:
 
 
 async def searched(*all_lost: LostSessions) -> None:
-    await until(lambda: all(repr(each.looks) == "<RowLooks: done, 0 waiting>" for each in all_lost))
+    await until(
+        lambda: all(repr(each) == "<LostSessions: done, <RowLooks: done, 0 waiting>>" for each in all_lost)
+    )
 
 
 async def test_what_stood_behind_lost_sessions_is_closed() -> None:
@@ -97,6 +101,56 @@ async def test_a_store_that_fails_is_asked_again() -> None:
     await searched(lost)
     await one.cleanup.run_once()
     assert replicas.upstream.alive == set()
+
+
+async def test_others_come_one_after_another_when_all_rows_are_settled() -> None:
+    """Each asks the store itself, and again while that fails."""
+    replicas = Replicas()
+    one, _, _ = replicas.three()
+    await one.initialize()
+    lose(replicas)
+    steps: list[str] = []
+
+    async def first() -> None:
+        steps.append(f"first at {await replicas.memory.rows.count(TABLE)}, {STORE_ONLY.get()}")
+        if len(steps) == 1:
+            raise StoreUnavailable
+        await asyncio.sleep(0.01)
+        steps.append("first is done")
+
+    async def second() -> None:
+        steps.append(f"second, {STORE_ONLY.get()}")
+
+    lost = lost_sessions(one, first, second)
+    one.view.down = True
+    before = one.view.calls["get"]
+    lost.store_lost()
+    await until(lambda: one.view.calls["get"] > before)
+    one.view.down = False
+    await searched(lost)
+    assert steps == ["first at 1, True", "first at 1, True", "first is done", "second, True"]
+    assert not STORE_ONLY.get()
+
+
+async def test_others_come_again_at_once_for_each_loss() -> None:
+    """Also for one that was noticed while they ran; however long they took, there is no rest behind them."""
+    replicas = Replicas()
+    one, _, _ = replicas.three()
+    began: list[float] = []
+
+    async def slow() -> None:
+        began.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(0.6 if len(began) == 1 else 0)
+
+    lost = lost_sessions(one, slow)
+    lost.store_lost()
+    await until(lambda: len(began) == 1)
+    lost.store_lost()
+    await searched(lost)
+    assert len(began) == 2 and began[1] - began[0] < 2.4
+    lost.store_lost()
+    await searched(lost)
+    assert len(began) == 3
 
 
 async def test_nothing_is_lost_for_a_replica_that_goes_on_in_memory() -> None:
