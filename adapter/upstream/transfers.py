@@ -63,7 +63,7 @@ async def upload_opened(
         # The adapter refuses by the head alone, before gigabytes are on their way.
         answering = session.post(url, data=form, headers=headers, allow_redirects=False, expect100=True)
         async with answering as response:
-            answer = await _answer(response)
+            answer = await _answer(response, deadline)
     uploads = answer.get("uploads")
     if not isinstance(uploads, list) or len(uploads) != len(files):
         raise TransferFailed("The URL takes no uploads: its answer names none.")
@@ -79,7 +79,7 @@ async def download(url: str, headers: Mapping[str, str], open_file: Opened, prog
         asking = session.get(url, headers=headers, allow_redirects=False, auto_decompress=False)
         async with asking as response:
             if response.status != 200:
-                await _answer(response)
+                await _answer(response, deadline)
             named = response.content_disposition
             digest = hashlib.sha256()
             try:
@@ -145,17 +145,21 @@ async def _request() -> AsyncIterator[tuple[aiohttp.ClientSession, _Deadline]]:
         raise TransferFailed(f"The connection failed: {why}") from None
 
 
-async def _answer(response: aiohttp.ClientResponse) -> dict[str, Any]:
+async def _answer(response: aiohttp.ClientResponse, deadline: _Deadline) -> dict[str, Any]:
     """The JSON object of a successful answer. Raises TransferFailed."""
+    is_refused = response.status >= _REFUSED_FROM
     body = bytearray()
-    # A read gives what is there, which is not all of an answer that comes in pieces.
-    while len(body) < _LARGEST_ANSWER and (piece := await response.content.read(_LARGEST_ANSWER)):
+    # A read gives what is there, which is not all of an answer that comes in pieces. A refusal may have no end.
+    while piece := await response.content.read(_LARGEST_ANSWER - len(body)):
+        deadline.moved()
         body += piece
+        if is_refused:
+            break
     try:
         answer = orjson.loads(body)
     except orjson.JSONDecodeError:
         answer = None
-    if response.status < _REFUSED_FROM and isinstance(answer, dict):
+    if not is_refused and isinstance(answer, dict):
         return answer
     why = answer.get("detail") if isinstance(answer, dict) else None
     raise TransferFailed(f"The server refuses: {why}" if why else f"The server answers {response.status}.")
