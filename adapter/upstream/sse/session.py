@@ -302,7 +302,7 @@ class SseSession:
         It does where it names the same endpoint. A server that numbers its events sends again what was missed, so that
         calls wait for it; without numbers an answer may be lost, so each call is told now.
         """
-        if not before.target:
+        if self._over or not before.target:
             return None
         self._endpoint = asyncio.get_running_loop().create_future()
         if not before.last_id:

@@ -11,7 +11,17 @@ from adapter.errors import LimitReached, UpstreamBroken, UpstreamUnreachable
 from adapter.upstream.local.correlation import MOST_ABANDONED
 from adapter.upstream.port import Headers, UpstreamReply, header
 from tests.upstream.raw_peer import PATIENCE
-from tests.upstream.sse.clients import AGREED, FIELDS, INITIALIZE, INITIALIZED, Front, call, result, sent
+from tests.upstream.sse.clients import (
+    AGREED,
+    DELAY,
+    FIELDS,
+    INITIALIZE,
+    INITIALIZED,
+    Front,
+    call,
+    result,
+    sent,
+)
 from tests.upstream.sse.scripted_server import SseSite
 
 
@@ -190,17 +200,21 @@ async def test_a_server_may_agree_to_a_version_of_its_own(site: SseSite, front: 
     assert (await waits).whole == result()
 
 
-async def test_an_initialize_that_fails_opens_nothing(site: SseSite, front: Front) -> None:
-    """The server's error is the answer, and the stream is dropped."""
+@pytest.mark.parametrize("number", [None, "1"])
+async def test_an_initialize_that_fails_opens_nothing(
+    site: SseSite, front: Front, number: str | None
+) -> None:
+    """The server's error is the answer, and the stream is dropped, also where it could be gone on with."""
     waits = front.posting(INITIALIZE)
     stream = await (await site.stream()).opens()
     await site.post()
     error = b'{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no"}}'
-    await stream.says(error)
+    await stream.says(error, id=number)
     reply = await waits
     assert (reply.status, reply.whole, header(reply.headers, "mcp-session-id")) == (200, error, None)
     await stream.left()
-    assert repr(front.server) == "<SseServer: 0 sessions>"
+    await asyncio.sleep(5 * DELAY)
+    assert site.streams.empty() and repr(front.server) == "<SseServer: 0 sessions>"
 
 
 async def test_a_client_that_leaves_while_it_is_opened_leaves_no_stream(site: SseSite, front: Front) -> None:
