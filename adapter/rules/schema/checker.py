@@ -261,7 +261,10 @@ def _compiled(schema: Any, large: bool, formats: bool) -> Compiled:
         except ValidationError as error:
             if not (isinstance(error.kind, ValidationErrorKind.Format) and error.kind.format == "regex"):
                 raise _refusal(error) from None
-            schema, pattern = _without(schema, error.instance_path)
+            pattern = str(error.instance)
+            schema = _without(schema, error.instance_path, pattern)
+            if schema is None:
+                raise _refusal(error) from None
             why = (
                 "look-around or a back-reference" if _BACKTRACKING.search(pattern) else "invalid or too large"
             )
@@ -283,21 +286,34 @@ def _refusal(error: ValidationError) -> SchemaInvalid:
     return SchemaInvalid(f"The schema is invalid at {place}: {message_of(error)}")
 
 
-def _without(schema: Any, path: Sequence[str | int]) -> tuple[Any, str]:
-    """The schema without the pattern at a place, and that pattern; what it may speak of is not unknown then."""
+def _without(schema: Any, path: Sequence[str | int], pattern: str) -> Any:
+    """The schema without this pattern at a place, None if it is not there; what it may speak of is not unknown then."""
     first, *rest = path
-    if rest == [] and first == "pattern":
-        return {name: part for name, part in schema.items() if name != first}, schema[first]
-    if len(rest) == 1 and first == "patternProperties":
-        left = {name: part for name, part in schema[first].items() if name != rest[0]}
-        open_ = ("additionalProperties", "unevaluatedProperties")
-        return {**{name: part for name, part in schema.items() if name not in open_}, first: left}, str(
-            rest[0]
-        )
-    part, pattern = _without(schema[first], rest)
+    for key in _keys(schema, first):
+        part = schema[key]
+        if not rest and part == pattern:
+            return {name: each for name, each in schema.items() if name != key}
+        # Drafts 6 and 7 name the place of all patterns.
+        if len(rest) < 2 and key == "patternProperties" and isinstance(part, dict) and pattern in part:
+            open_ = (key, "additionalProperties", "unevaluatedProperties")
+            left = {name: each for name, each in part.items() if name != pattern}
+            return {**{name: each for name, each in schema.items() if name not in open_}, key: left}
+        made = _without(part, rest, pattern) if rest else None
+        if made is not None:
+            if isinstance(schema, list):
+                return [*schema[:key], made, *schema[key + 1 :]]
+            return {**schema, key: made}
+    return None
+
+
+def _keys(schema: Any, part: str | int) -> Sequence[Any]:
+    """The keys that a part of a path may mean: in names that read as numbers (``1``, ``01``, ``+1``) the library sees
+    that number.
+    """
     if isinstance(schema, list):
-        return [part if at == first else each for at, each in enumerate(schema)], pattern
-    return {**schema, first: part}, pattern
+        return [part] if part in range(len(schema)) else []
+    number = re.compile(rf"\+?0*{part}").fullmatch if isinstance(part, int) else part.__eq__
+    return [name for name in schema if number(name)] if isinstance(schema, dict) else []
 
 
 def holds_infinity(value: Any) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from adapter.rules.results import refusals
-from adapter.rules.schema.checker import MOST_FAULTS, compile_schema
+from adapter.rules.schema.checker import DRAFTS, MOST_FAULTS, compile_schema
 from adapter.rules.schema.cost import OutOfSteps, SchemaInvalid
 
 USER = {
@@ -378,3 +378,23 @@ def test_what_a_pattern_that_is_not_judged_may_speak_of_is_not_unknown() -> None
     assert list(checker.unjudged) == ["(?=x)"]
     many = compile_schema({"allOf": [{"pattern": "(?!a)"}, {"pattern": "^b"}]})
     assert [fault.message for fault in many.judged("a").faults] == ['"a" does not match "^b"']
+
+
+@pytest.mark.parametrize(
+    ("schema", "pattern", "value"),
+    [
+        ({"properties": {"0": {"pattern": "(?=a)b"}}}, "(?=a)b", {"0": "c"}),
+        ({"properties": {"1": {}, "+01": {"pattern": "(?=a)b"}}}, "(?=a)b", {"+01": "c"}),
+        ({"properties": {"1": {"not": {}}, "01": {"not": {"pattern": "(?=a)b"}}}}, "(?=a)b", {}),
+        ({"allOf": [{"patternProperties": {"01": {"pattern": "(?=a)b"}}}]}, "(?=a)b", {"01": "c"}),
+        ({"patternProperties": {"+1": {"type": "null"}}}, "+1", {"1": "c"}),
+    ],
+)
+def test_a_pattern_is_found_below_names_that_read_as_numbers(
+    schema: dict[str, Any], pattern: str, value: dict[str, Any]
+) -> None:
+    """The library tells the number."""
+    for draft in DRAFTS:
+        checker = compile_schema({"$schema": draft, **schema})
+        assert list(checker.unjudged) == [pattern]
+        assert checker.judged(value).faults == []
