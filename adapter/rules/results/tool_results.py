@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from adapter.errors import BadJson, UpstreamBroken
 from adapter.rules.files.structured_artifacts import Shown
 from adapter.wire import spans
 from adapter.wire.envelope import dump
@@ -105,8 +106,13 @@ def without_paths(response: bytes, withheld: Withhold) -> bytes:
 
 
 def rpc_result(id_bytes: bytes, result: Mapping[str, Any]) -> bytes:
-    """A whole JSON-RPC response; ``id_bytes`` is the request's id as it was spelled."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_bytes, dump(result))
+    """A whole JSON-RPC response; ``id_bytes`` is the request's id as it was spelled. Raises UpstreamBroken where the
+    result is nested too deep, which only an upstream's is.
+    """
+    try:
+        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_bytes, dump(result))
+    except BadJson as error:
+        raise UpstreamBroken(str(error)) from None
 
 
 def tool_result(

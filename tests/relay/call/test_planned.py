@@ -12,7 +12,7 @@ from typing import Literal
 import orjson
 import pytest
 
-from adapter.errors import ToolUnknown
+from adapter.errors import ToolUnknown, UpstreamBroken
 from adapter.pipeline.call import Context, Forward, PlannedCall
 from adapter.pipeline.failures import ErrorStyle, Outcome
 from adapter.pipeline.order import Slot
@@ -137,6 +137,25 @@ async def test_what_a_stage_makes_of_the_result_leaves() -> None:
         "big": 1,
     }
     assert answer.startswith(b'{"jsonrpc":"2.0","id":1,"result":')
+
+
+@pytest.mark.parametrize("headers", [(), SSE])
+async def test_a_result_too_deep_to_be_written_again_is_the_upstreams_fault(
+    headers: tuple[tuple[str, str], ...],
+) -> None:
+    """And no bad JSON of the client, who sent none."""
+    deep = b"[" * 1000 + b"]" * 1000
+    came = CAME.replace(b'"big":12345678901234567890', b'"big":%b,"isError":false,"isError":false' % deep)
+    chunk = b"data: " + came + b"\n\n" if headers else came
+    upstream = ScriptedUpstream([(POST, ScriptedAnswer(headers=headers, chunks=[chunk]))])
+    relaying = planned(upstream, Watching(), reshapes=True)
+    session = await relaying.open()
+    if headers:
+        answer = orjson.loads((await relaying.post(ASKED, session)).removeprefix(b"data: "))
+        assert (answer["id"], answer["error"]["code"]) == (1, UpstreamBroken.rpc)
+    else:
+        with pytest.raises(UpstreamBroken, match="nested too deep"):
+            await relaying.post(ASKED, session)
 
 
 async def test_an_error_of_the_upstream_leaves_as_it_came() -> None:
