@@ -374,15 +374,15 @@ class ToolApi:
         if isinstance(prepared, HttpOutcome):
             send(request, prepared)
             return prepared
-        if prepared.warning is not None:
+        warning = () if prepared.warning is None else ((WARNING_FIELD, prepared.warning),)
+        if warning:
             self._log.warning("a tool was called without arguments, for its body is not JSON", tool=name)
-            request.reply.extra += ((WARNING_FIELD, prepared.warning),)
-        stream = CallStream(request) if wants_stream(request) else None
+        stream = CallStream(request, *warning) if wants_stream(request) else None
         answered = await self._outcome(request, name, prepared, stream)
         if stream is not None and stream.begun:
             await stream.end(answered)
         else:
-            send(request, answered)
+            send(request, answered, *warning)
         return answered
 
     async def _prepared(self, request: Request, name: str, going_on: bool) -> Arguments | HttpOutcome:

@@ -325,23 +325,24 @@ def send(request: Request, answered: HttpOutcome, *more: tuple[str, str]) -> Non
     request.reply.send(answered.status, fields, answered.body)
 
 
-def begin_stream(request: Request) -> None:
-    """Send the head of an answer in events."""
+def begin_stream(request: Request, *more: tuple[str, str]) -> None:
+    """Send the head of an answer in events, with ``more`` fields."""
     # nginx would keep events back until there are enough of them.
-    fields = [("Content-Type", EVENT_STREAM), ("X-Accel-Buffering", "no"), *_FIELDS]
+    fields = [("Content-Type", EVENT_STREAM), ("X-Accel-Buffering", "no"), *_FIELDS, *more]
     request.reply.begin(200, fields, None)
 
 
 class CallStream:
-    """A call's answer as events. ``begun`` says that its head has left."""
+    """A call's answer as events, its head with ``more`` fields. ``begun`` says that it has left."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, *more: tuple[str, str]) -> None:
         self._request = request
+        self._more = more
         self.begun = False
 
     def begin(self) -> None:
         """The head; events follow."""
-        begin_stream(self._request)
+        begin_stream(self._request, *self._more)
         self._request.last_words = _cut
         self.begun = True
 

@@ -194,6 +194,20 @@ async def test_stream_of_the_tool_api(stoppable: Stoppable) -> None:
         assert "stopping; the call may have run" in said["body"]["detail"]
 
 
+@pytest.mark.parametrize(("accept", "status"), [("*/*", 503), ("text/event-stream", 200)])
+async def test_a_warning_of_the_tool_api_comes_with_the_calls_own_answer_alone(
+    accept: str, status: int, stoppable: Stoppable
+) -> None:
+    """The head of events is the call's; the answer to one that is cut says nothing of its body."""
+    console = {"enabled": True, "allow_execute": True}
+    async with stoppable(Shop(tool("tool"), run=silent), console=console, opened=False) as (up, client, stop):
+        await client.send("POST", b"{oops", "/explorer/raw/tools/tool/call", accept=accept)
+        await up.arrived("tools/call")
+        await stop()
+        head = await client.head()
+        assert (head.status, head.get("x-adapter-warning") is None) == (status, status == 503)
+
+
 @pytest.mark.parametrize(
     "sent", [b"", b"data: x\n\n", b": c\r\n\r\n", b"data: x\r\r", b"data: x\n\r\n", b"\n"]
 )
