@@ -399,10 +399,11 @@ class FileStages(ServerFiles):
 
     def _embeds(self, producer: ArtifactProducer, tool: str) -> bool:
         """Tell whether results have the content of what the tool wrote. The entry that writes its file decides before
-        the one that reads it.
+        those whose files it edits.
         """
         said = (producer.overrides.allow_raw_output, producer.allow_raw_output)
-        others = (each.overrides.allow_raw_output for each in self.entry.consumers if tool in each.tools)
+        editors = (each for each in self.entry.consumers if tool in each.tools and self._edits(each))
+        others = (each.overrides.allow_raw_output for each in editors)
         default = self.settings.tool_defaults_for(self.entry).allow_raw_output
         return next((each for each in (*said, *others) if each is not None), default)
 

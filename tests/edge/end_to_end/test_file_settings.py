@@ -154,6 +154,17 @@ async def test_an_editor_overrides_whether_results_have_its_files(
         assert held == ([] if beside == {"allow_raw_output": False} else ["changed"])
 
 
+async def test_an_entry_that_edits_nothing_says_nothing_of_what_the_tool_writes(
+    in_session: StartRoad,
+) -> None:
+    """The same override of an entry that only takes files."""
+    entries = [{**TAKES, "overrides": {"allow_raw_output": True}}, GIVES]
+    async with in_session(turning, server={"adapters": entries}) as (_, _, client):
+        handle = (await upload(client, b"hello"))[1]["upload_handle"]
+        given = await call(client, "turn", {"path": handle, "filename": "b.txt"})
+        assert given["_meta"]["artifact"] and "resource" not in {each["type"] for each in given["content"]}
+
+
 # --- time -----------------------------------------------------------------------------------------------------
 
 
