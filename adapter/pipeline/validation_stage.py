@@ -36,6 +36,7 @@ from adapter.rules.results.refusals import Fault, uncheckable, wrong_type
 from adapter.rules.schema.checker import Checker, compile_schema, holds_infinity
 from adapter.rules.schema.cost import STEPS, OutOfSteps, SchemaInvalid, SchemaTooLarge, weight
 from adapter.rules.text.json_values import NotJson
+from adapter.wire.envelope import ODD_VALUES
 
 STEPS_AT_ONCE = 20_000
 """Steps of one check on the event loop."""
@@ -202,7 +203,8 @@ def quickly_written(value: Any) -> bytes | None:
 def written(value: Any) -> bytes:
     """Return any schema or value as JSON. Raises SchemaInvalid for one that is nested too deeply."""
     quick = quickly_written(value)
-    if quick is not None and not (b"null" in quick and holds_infinity(value)):
+    # JSON of more values is refused where it holds such numbers.
+    if quick is not None and not (b"null" in quick and holds_infinity(value, ODD_VALUES)):
         return quick
     # Lone surrogates and big integers are legal. In pieces, so that other threads have their turns meanwhile.
     try:

@@ -21,7 +21,6 @@ from adapter.rules.results import refusals
 from adapter.rules.results.refusals import Fault
 from adapter.rules.schema.cost import PARTS, STEPS, Cost, SchemaInvalid, SchemaTooLarge
 from adapter.rules.text.events import shortened
-from adapter.wire.envelope import ODD_VALUES
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -316,11 +315,12 @@ def _keys(schema: Any, part: str | int) -> Sequence[Any]:
     return [name for name in schema if number(name)] if isinstance(schema, dict) else []
 
 
-def holds_infinity(value: Any) -> bool:
-    """Tell whether the value holds a number that was beyond any float, such as 1e999; orjson writes it as null."""
+def holds_infinity(value: Any, most: int | None = None) -> bool:
+    """Tell whether the value holds a number that was beyond any float, such as 1e999, among its first ``most`` values;
+    orjson writes it as null.
+    """
     waiting = [value]
-    # JSON of more values is refused where it holds such numbers.
-    for one in islice(waiting, ODD_VALUES):
+    for one in islice(waiting, most):
         if isinstance(one, float) and math.isinf(one):
             return True
         waiting += one.values() if isinstance(one, Mapping) else one if isinstance(one, list) else ()

@@ -363,6 +363,12 @@ def test_what_is_odd_json_is_judged_as_what_it_is(odd: Any) -> None:
     assert compile_schema({"items": {"not": {"type": "null"}}}).judged([1e999, "\ud800"]).faults == []
 
 
+def test_a_number_beyond_all_floats_is_no_null_behind_many_values() -> None:
+    """Hosts hand on values that no reader of JSON has counted."""
+    checker = compile_schema({"items": {"items": {"type": "number"}}})
+    assert checker.judged([[1.0] * 50_100, [float("inf")]], steps=None).faults == []
+
+
 def test_of_a_number_beyond_all_floats_nobody_says_that_it_is_small() -> None:
     """What it was is not known, but that it is large."""
     assert compile_schema({"minimum": 10**300}).judged(float("inf")).faults == []
