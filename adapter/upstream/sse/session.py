@@ -285,6 +285,9 @@ class SseSession:
         if event.skipped:
             # It may have been the answer to any request.
             self._correlation.fail(AnswerTooLarge())
+            if not self._local.version and not self._unsent:
+                # Its initialize has opened no session.
+                self.end()
         elif event.event == ENDPOINT and event.data is not None:
             # Without it the stream is not opened again.
             named, stream.target = stream.target, ""

@@ -9,7 +9,7 @@ import pytest
 from adapter.errors import AnswerTooLarge, UpstreamBroken, UpstreamUnanswered
 from adapter.upstream.sse.session import ATTEMPTS
 from tests.upstream.raw_peer import PATIENCE
-from tests.upstream.sse.clients import DELAY, INITIALIZE, INITIALIZED, Front, call, result, sent
+from tests.upstream.sse.clients import AGREED, DELAY, INITIALIZE, INITIALIZED, Front, call, result, sent
 from tests.upstream.sse.scripted_server import ENDPOINT, SseSite
 from tests.waiting import until
 
@@ -169,6 +169,33 @@ async def test_an_answer_above_the_limit_is_told(site: SseSite) -> None:
             await waits
     site.accepts = True
     await front.is_answered(session, stream)
+    await front.close()
+
+
+async def test_an_answer_to_initialize_above_the_limit_opens_nothing(site: SseSite) -> None:
+    """The client is told, and the stream is dropped, since no client would end its session."""
+    front = Front(site, limit=1000)
+    waits = front.posting(INITIALIZE)
+    stream = await (await site.stream()).opens()
+    await site.post()
+    await stream.sends(b'data: {"id":0,"result":"' + b"x" * 3000, b'"}\n\n')
+    with pytest.raises(AnswerTooLarge):
+        await waits
+    await stream.left()
+    assert repr(front.server) == "<SseServer: 0 sessions>"
+    await front.close()
+
+
+async def test_an_event_above_the_limit_may_come_before_anything_was_sent(site: SseSite) -> None:
+    """It answers nothing, so the session is opened all the same."""
+    front = Front(site, limit=1000)
+    waits = front.posting(INITIALIZE)
+    stream = await (await site.stream()).opens(None)
+    long = b"data: " + b"x" * 3000 + b"\n\n"
+    await stream.sends(f"event: endpoint\ndata: {ENDPOINT}\n\n".encode() + long)
+    await site.post()
+    await stream.says(AGREED)
+    assert (await waits).whole == AGREED
     await front.close()
 
 
