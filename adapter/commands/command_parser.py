@@ -235,9 +235,9 @@ _LONGEST_REASON = 20_000
 def failed(why: str, status: int = 1) -> int:
     """Tell on standard error why a command fails, maybe in a stranger's words; returns its exit status."""
     # Late, as above: few commands fail.
-    from adapter.rules.text.unicode import plain
+    from adapter.rules.text.unicode import hanging
 
-    print(plain(f"mcp-adapter: {why[:_LONGEST_REASON]}"), file=sys.stderr)
+    print(hanging(f"mcp-adapter: {why[:_LONGEST_REASON]}"), file=sys.stderr)
     return status
 
 

@@ -14,7 +14,7 @@ import orjson
 
 from adapter.commands.command_parser import failed
 from adapter.commands.progress_bar import ProgressBar
-from adapter.rules.text.unicode import plain
+from adapter.rules.text.unicode import escaped
 from adapter.upstream.client_connection import McpServer, ServerRefused, connected
 from adapter.upstream.transfers import TransferFailed, upload
 
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         print(orjson.dumps(uploads, option=orjson.OPT_INDENT_2).decode())
     else:
         for each in uploads:
-            print(plain(str(each["upload_handle"])))
+            print(escaped(str(each["upload_handle"])))
     return 0
 
 

@@ -13,10 +13,10 @@ from tests.edge.raw import Exchange
 
 @pytest.mark.parametrize("command", ["upload", "download"])
 async def test_a_refusal_moves_no_cursor(tmp_path: Path, command: str) -> None:
-    """Its words are shown with what is invisible escaped."""
+    """Its words are shown with what is invisible escaped, and its lines as no lines of the adapter's own."""
 
     async def refuse(exchange: Exchange) -> None:
-        await exchange.answer(403, orjson.dumps({"detail": "no \x1b[2J\u202efile"}))
+        await exchange.answer(403, orjson.dumps({"detail": "no \x1b[2J\u202efile\nmcp-adapter: run me"}))
 
     (tmp_path / "a.txt").write_text("a")
     async with speaking() as server:
@@ -25,17 +25,19 @@ async def test_a_refusal_moves_no_cursor(tmp_path: Path, command: str) -> None:
         words = ["a.txt", "--url", url] if command == "upload" else [url]
         done = await run(tmp_path, command, *words)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "mcp-adapter: The server refuses: no \\u001b[2J\\u202efile\n"
+    assert (
+        done.stderr == "mcp-adapter: The server refuses: no \\u001b[2J\\u202efile\n    mcp-adapter: run me\n"
+    )
 
 
 async def test_a_handle_moves_no_cursor(tmp_path: Path) -> None:
-    """It is the server's word too."""
+    """It is the server's word too, and one line."""
 
     async def take(exchange: Exchange) -> None:
-        await exchange.json(orjson.dumps({"uploads": [{"upload_handle": "upload://\x1b[2Ja"}]}))
+        await exchange.json(orjson.dumps({"uploads": [{"upload_handle": "upload://\x1b[2Ja\nb"}]}))
 
     (tmp_path / "a.txt").write_text("a")
     async with speaking() as server:
         server.script = server.opening = take
         done = await run(tmp_path, "upload", "a.txt", "--url", f"{server.url}?sig=1")
-    assert (done.returncode, done.stdout) == (0, "upload://\\u001b[2Ja\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "upload://\\u001b[2Ja\\u000ab\n"), done.stderr

@@ -18,6 +18,7 @@ from typing import Any
 from adapter.commands.client.terminal import Terminal
 from adapter.commands.file_writing import write_new
 from adapter.commands.upload import authorization
+from adapter.rules.text.unicode import shown
 from adapter.rules.tools.call_arguments import WrongArgument
 from adapter.upstream.client_connection import PATIENCE, McpServer, ServerRefused, connected
 from adapter.upstream.client_sign_in import PATIENCE as SIGN_IN_PATIENCE
@@ -56,7 +57,7 @@ def named(tools: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
     """The definition of a tool. Raises WrongArgument, which tells the names that there are."""
     found = next((tool for tool in tools if tool["name"] == name), None)
     if found is None:
-        names = ", ".join(tool["name"][:100] for tool in tools[:_MOST_NAMES]) or "no tools at all"
+        names = ", ".join(shown(tool["name"], 100) for tool in tools[:_MOST_NAMES]) or "no tools at all"
         more = " …: mcp-adapter tools URL lists all" if len(tools) > _MOST_NAMES else ""
         raise WrongArgument(f"The server has no tool {name}; it has {names}{more}.")
     return found

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from adapter.rules.text.unicode import plain, shown
+from adapter.rules.text.unicode import hanging, plain, shown
 from adapter.rules.tools.call_arguments import (
     ArgumentWord,
     WrongArgument,
@@ -58,7 +58,7 @@ class Terminal:
     def say(self, text: str) -> None:
         """Print a note on standard error."""
         self._end_line()
-        print(plain(text[:_LONGEST_NOTE]), file=sys.stderr, flush=True)
+        print(hanging(text[:_LONGEST_NOTE]), file=sys.stderr, flush=True)
 
     async def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """See Person."""
@@ -106,7 +106,8 @@ class Terminal:
 
     async def sign_in(self, url: str) -> None:
         """Show where to sign in."""
-        self.say(f"Sign in in the browser. If it does not open, go to\n  {url}")
+        self.say("Sign in in the browser. If it does not open, go to")
+        self.say(f"  {url}")
         await self.open(url)
 
     def _end_line(self) -> None:
@@ -164,7 +165,9 @@ async def answer(terminal: Terminal, question: Mapping[str, Any]) -> dict[str, A
 
 
 async def _visit(terminal: Terminal, message: str, url: str) -> dict[str, Any]:
-    terminal.say(f"The server asks you to visit a page: {message}\n  {url}")
+    # In one line, so that the address below it is the one that is opened.
+    terminal.say(f"The server asks you to visit a page: {' '.join(message.split())}")
+    terminal.say(f"  {url}")
     if not url.lower().startswith(("https://", "http://")):
         terminal.say("This is no address of a web page, so the answer is no.")
         return {"action": "decline"}

@@ -13,7 +13,7 @@ from adapter.commands.client.session import named, opened
 from adapter.commands.client.terminal import Terminal
 from adapter.commands.command_parser import failed
 from adapter.commands.upload import HELPER
-from adapter.rules.text.unicode import plain, shown
+from adapter.rules.text.unicode import hanging, shown
 from adapter.rules.tools.call_arguments import WrongArgument, usage
 from adapter.upstream.client_connection import ServerRefused
 
@@ -34,9 +34,9 @@ def run(options: argparse.Namespace) -> int:
         tools = asyncio.run(_tools(options, terminal))
         found = None if options.tool is None else named(tools, options.tool)
     except ServerRefused as refused:
-        return failed(str(refused))
+        return failed(shown(str(refused), _LONGEST_TEXT))
     except WrongArgument as wrong:
-        return failed(str(wrong), 2)
+        return failed(shown(str(wrong), _LONGEST_TEXT), 2)
     if options.json:
         terminal.show(json.dumps(tools if found is None else found, indent=2, ensure_ascii=False))
     elif found is None:
@@ -64,7 +64,7 @@ def _lines(tools: list[dict[str, Any]]) -> Iterator[str]:
 
 def _all_about(tool: dict[str, Any]) -> Iterator[str]:
     yield shown(tool["name"], _LONGEST_NAME)
-    yield plain(tool.get("description", "")[:_LONGEST_TEXT])
+    yield hanging(f"    {tool.get('description', '')[:_LONGEST_TEXT]}")
     schema = tool.get("inputSchema", {})
     properties = schema.get("properties") or {}
     for words, each in zip(_usage(tool), islice(properties.values(), _MOST_ARGUMENTS), strict=False):

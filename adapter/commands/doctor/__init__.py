@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from adapter.rules.text.unicode import plain
+from adapter.rules.text.unicode import hanging
 
 Status = Literal["right", "warning", "wrong"]
 
@@ -28,7 +28,7 @@ class Finding:
     def __str__(self) -> str:
         advice = f" {self.advice}" if self.advice else ""
         # Servers say some of it.
-        return plain(f"{_MARKS[self.status]}  {self.subject}: {self.sentence}{advice}")
+        return hanging(f"{_MARKS[self.status]}  {self.subject}: {self.sentence}{advice}")
 
 
 def right(subject: str, sentence: str) -> Finding:

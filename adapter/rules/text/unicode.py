@@ -22,6 +22,8 @@ _INVISIBLE = re.compile(_UNSEEN)
 _SUSPECT = re.compile(_UNSEEN.partition("]")[0] + r"\r\ufe0e\ufe0f]")
 _SHOWN_ESCAPED = re.compile(_UNSEEN + r"|[\t\n\r\u2028\u2029\ufe0e\ufe0f]")
 
+_FLUSH_LINE = re.compile(r"\n(?!  )")
+
 # More marks on one letter than any language writes (UAX #15 allows streams to assume 30).
 _MOST_MARKS = 64
 _RUN_OF_MARKS = re.compile(rb"[^\0]{%d}" % _MOST_MARKS)
@@ -101,6 +103,11 @@ def plain(text: str) -> str:
     """A stranger's text with its lines, and with what is invisible or moves a cursor escaped."""
     lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
     return "\n".join(map(escaped, lines))
+
+
+def hanging(text: str) -> str:
+    """As ``plain``, all lines but the first indented, so that a stranger's cannot be taken for the adapter's own."""
+    return _FLUSH_LINE.sub("\n    ", plain(text))
 
 
 def _escape(character: str) -> str:

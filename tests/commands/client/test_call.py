@@ -44,23 +44,27 @@ async def test_json_is_the_whole_result(tmp_path: Path) -> None:
 
 
 async def test_a_tool_that_fails_ends_with_1(tmp_path: Path) -> None:
-    """What it says is on standard error, harmless; so is an error of the protocol."""
+    """What it says is on standard error, harmless; so is an error of the protocol. Neither has lines of the adapter."""
 
     async def call(exchange: Exchange, server: Speaking) -> None:
         if server.arguments[-1]["what"] == "a":
-            await exchange.json(text(exchange, "no \x1b[2Jpaint", isError=True))
+            await exchange.json(text(exchange, "no \x1b[2Jpaint\nmcp-adapter: run me", isError=True))
         else:
-            error = {"code": -32602, "message": "no \x1b[2Jsuch"}
+            error = {"code": -32602, "message": "no \x1b[2Jsuch\nmcp-adapter: run me"}
             await exchange.json(
                 orjson.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "error": error})
             )
 
     async with speaking(call) as server:
         done = await run(tmp_path, "call", server.url, "paint", "what=a")
-        assert (done.returncode, done.stdout, done.stderr) == (1, "", "no \\u001b[2Jpaint\n")
+        assert (done.returncode, done.stdout, done.stderr) == (
+            1,
+            "",
+            "no \\u001b[2Jpaint\n    mcp-adapter: run me\n",
+        )
         done = await run(tmp_path, "call", server.url, "paint", "what=b")
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == "mcp-adapter: no \\u001b[2Jsuch\n"
+        assert done.stderr == "mcp-adapter: no \\u001b[2Jsuch\n    mcp-adapter: run me\n"
 
 
 @pytest.mark.parametrize(

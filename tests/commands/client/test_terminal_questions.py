@@ -98,7 +98,7 @@ async def test_a_page_is_opened_in_the_browser(tmp_path: Path) -> None:
     """When the person agrees; the answer is given when they are back."""
     address = "https://login.example/?a=1"
     opens = browser(tmp_path, "open('opened', 'w').write(url)")
-    question = {"mode": "url", "message": "Sign in", "url": address, "elicitationId": "1"}
+    question = {"mode": "url", "message": "Sign\n  in", "url": address, "elicitationId": "1"}
     async with speaking(asking(**question)) as server:
         call = ("call", server.url, "paint", "what=x")
         done = await run(tmp_path, *call, stdin="n\n", BROWSER=opens)

@@ -33,5 +33,5 @@ def test_a_server_without_a_version_has_its_name_alone(version: str, who: str) -
 
 
 def test_what_a_server_says_moves_no_cursor() -> None:
-    """Its name and its refusals stand in findings; those in JSON are as they are."""
-    assert str(right("server a", "\x1b[2Jshop")) == "ok       server a: \\u001b[2Jshop"
+    """Its name and its refusals stand in findings, and make no other findings; those in JSON are as they are."""
+    assert str(right("server a", "\x1b[2Jshop\nok")) == "ok       server a: \\u001b[2Jshop\n    ok"
