@@ -315,8 +315,9 @@ class MountSessions(StoreListener):
         # A store that tells of any change all the time is not asked for everything as often.
         self._looks.add(self._awaited)
 
-    async def _look(self, key: str, awaited: tuple[MountSession, Server]) -> None:
-        if key in self._awaited:
+    async def _look(self, key: str, _: object) -> None:
+        # Another stream may await it now than when the row was named.
+        if (awaited := self._awaited.get(key)) is not None:
             await self.is_open(*awaited)
 
     async def leave(self) -> None:
