@@ -309,10 +309,10 @@ def _keys(schema: Any, part: str | int) -> Sequence[Any]:
     """The keys that a part of a path may mean: in names that read as numbers (``1``, ``01``, ``+1``) the library sees
     that number.
     """
-    if isinstance(schema, list):
-        return [part] if part in range(len(schema)) else []
-    number = re.compile(rf"\+?0*{part}").fullmatch if isinstance(part, int) else part.__eq__
-    return [name for name in schema if number(name)] if isinstance(schema, dict) else []
+    if not isinstance(schema, dict):
+        return [part] if isinstance(schema, list) and part in range(len(schema)) else []
+    number = str(part).lstrip("0") if isinstance(part, int) else None
+    return [name for name in schema if name == part or name.removeprefix("+").lstrip("0") == number]
 
 
 def holds_infinity(value: Any, most: int | None = None) -> bool:
