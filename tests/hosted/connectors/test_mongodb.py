@@ -119,7 +119,8 @@ async def test_a_restarted_server_is_found_again() -> None:
         state.drop()
         with pytest.raises(QueryFailed):
             await call
-        with pytest.raises(QueryFailed, match="nothing listens at the configured address"):
+        # The driver tells what it met last: a refused connection, or one that the server closed.
+        with pytest.raises(QueryFailed, match=r"nothing listens at the configured|cannot be reached"):
             await database.mongodb({"ping": 1})
         server = await asyncio.start_server(state.serve, "127.0.0.1", port)
         await until(lambda: _answers(database))
