@@ -127,7 +127,7 @@ def test_all_of_the_house_are_found() -> None:
     assert made_of_values() <= {*given, "adapter.rules.text.events"}
 
 
-@pytest.mark.deep
+@pytest.mark.timed
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_long_text_takes_no_long_time(share: int) -> None:
     """Whatever the text: a long one costs so many plain scans at most, as it is used in the house."""
@@ -137,7 +137,7 @@ def test_a_long_text_takes_no_long_time(share: int) -> None:
         assert found is None or slowest(expression, allowed) is None, (expression, found)
 
 
-@pytest.mark.deep
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("text", "method"),
     [
