@@ -95,6 +95,7 @@ def test_memory_does_not_grow_with_the_stream(piece: bytes) -> None:
     assert peak < 8 << 20
 
 
+@pytest.mark.timed
 def test_the_cost_is_linear() -> None:
     """A line of eight times the length in pieces of a kilobyte takes no more than twice as long by the byte."""
 

@@ -214,6 +214,7 @@ def test_another_id_leaves_every_other_line(data: bytes, end: bytes) -> None:
     )
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_replacing_megabytes_costs_a_few_copies_of_them(end: bytes) -> None:
     """It takes a fraction of what a pattern takes to pass such a line."""

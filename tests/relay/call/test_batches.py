@@ -64,6 +64,7 @@ async def times_as_long(take: Take) -> float:
     return taken[1] / taken[0]
 
 
+@pytest.mark.timed
 async def test_a_judged_batch_costs_what_its_members_do() -> None:
     """Half of them are refused, the others are sent and answered."""
     shop = Shop(tool("hidden"), tool("seen"))
@@ -77,6 +78,7 @@ async def test_a_judged_batch_costs_what_its_members_do() -> None:
         assert await times_as_long(take) < 8
 
 
+@pytest.mark.timed
 async def test_a_streamed_batch_costs_what_its_answers_do() -> None:
     """Each of many answers is an event, and each is looked up among many that are waited for."""
 
