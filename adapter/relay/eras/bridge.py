@@ -61,7 +61,7 @@ class Bridge:
     _roads: dict[Era, Upstream] = field(default_factory=dict, init=False)
     # As a process of a client's own said; None while none was asked.
     _is_modern: bool | None = field(default=None, init=False)
-    _looks: SingleFlight[int, None] = field(default_factory=SingleFlight[int, None], init=False)
+    _looks: SingleFlight[str, None] = field(default_factory=SingleFlight[str, None], init=False)
     _looked: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -92,16 +92,16 @@ class Bridge:
     async def ready(self, caller: Caller, read_timeout: float | None) -> None:
         """See EraBridge."""
         if self._is_unasked and not self.server.eras:
-            await self._wait(2, self._look_beside_pings, read_timeout)
+            await self._wait("pings", self._look_beside_pings, read_timeout)
         if self._is_modern is None and caller is not NOBODY and self._bridges(MODERN, self.server.eras):
-            await self._wait(1, partial(self._look_in_process, caller), read_timeout)
+            await self._wait("process", partial(self._look_in_process, caller), read_timeout)
 
     async def _wait(
-        self, number: int, look: Callable[[], Coroutine[Any, Any, None]], seconds: float | None
+        self, name: str, look: Callable[[], Coroutine[Any, Any, None]], seconds: float | None
     ) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self._looks.get(number, look)
+                await self._looks.get(name, look)
         except TimeoutError:
             raise silent(seconds) from None
 
@@ -141,7 +141,7 @@ class Bridge:
             now = asyncio.get_running_loop().time()
             if self._looked is not None and now < self._looked + APART:
                 return False
-            await self._looks.get(0, partial(self._look, ask))
+            await self._looks.get("refusal", partial(self._look, ask))
         return self._bridges(ask.sender.era, self.server.eras) != self._bridges(ask.sender.era, known)
 
     def _bridges(self, era: Era, eras: frozenset[Era]) -> bool:
