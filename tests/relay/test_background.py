@@ -8,7 +8,6 @@ import gc
 import pytest
 
 from adapter.errors import StoreUnavailable
-from adapter.relay import background
 from adapter.relay.background import ROWS, BackgroundTasks, RowLooks, run_beside, run_to_completion
 from tests.waiting import until
 
@@ -97,11 +96,8 @@ async def test_a_cancelled_caller_waits_and_what_was_done_is_undone(fails: bool)
     assert seen == (["done"] if fails else ["done", "undone: result"])
 
 
-async def test_rows_are_looked_at_in_order_and_again_where_the_store_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_rows_are_looked_at_in_order_and_again_where_the_store_failed() -> None:
     """A few together: first those that others have named, last those for which the store failed. Then comes a pause."""
-    monkeypatch.setattr(background, "AGAIN", 0.01)
     seen: list[int] = []
 
     async def look(number: int, fails: set[int]) -> None:
