@@ -25,7 +25,7 @@ OF_SEVERAL = {"wire/test_costs.py": "compares what all readers of messages cost"
 CEILINGS = {
     "lines with code in adapter/": 70_996,
     "modules": 495,
-    "lines with code in tests/": 102_326,
+    "lines with code in tests/": 102_327,
     "settings": 348,
     "constructors of more than 7 values": 10,
     "circles of imports": 0,

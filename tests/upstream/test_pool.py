@@ -187,6 +187,7 @@ async def test_idle_connections_grow_old(site: Site) -> None:
     await upstream.close()
 
 
+@pytest.mark.timed
 async def test_as_many_connections_are_kept_as_were_used(site: Site) -> None:
     """After a burst the next one opens none, however large; what is not needed any more goes with time."""
     upstream = HttpUpstream(site.url(), idle_ttl=1.5)
